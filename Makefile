@@ -1,0 +1,38 @@
+# The two commands: `make demo` and `make test`. Both set up what they need.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types layers unit venv clean
+
+demo: venv  ## one federated job on this machine, without any cluster
+	@$(BIN)/gm demo
+
+test: venv lint types layers unit  ## lint, types, layers and all tests
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv
+	$(BIN)/mypy
+
+layers: venv
+	$(BIN)/lint-imports
+
+unit: venv
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	@command -v git >/dev/null && $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "gm needs Python >= 3.11 with venv, and git. On Debian:  apt-get install -y git make python3-venv" >&2; exit 1; }
+	@[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); }
+	@echo "installing into $(VENV) (the first time: about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) gm-demo build dist *.egg-info

@@ -1,0 +1,1 @@
+"""Types of ``sedna.io/v1alpha1``, their validation and their CRDs."""

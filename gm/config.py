@@ -1,0 +1,1 @@
+"""Settings: one file for GM, as Sedna's, plus ours (docs/configuration.md has the table)."""

@@ -1,0 +1,1 @@
+"""The Local Controller stand-in: agent, store, worker HTTP API and, as a runner, the whole node."""

@@ -1,0 +1,1 @@
+"""Example workers, shipped in the wheel."""

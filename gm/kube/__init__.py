@@ -1,0 +1,1 @@
+"""How this program talks to a Kubernetes API server."""

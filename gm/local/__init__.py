@@ -1,0 +1,1 @@
+"""A whole system on this machine: the supervisor behind ``gm up`` and ``gm demo``."""

@@ -1,0 +1,1 @@
+"""The websocket message layer between GM and the edge nodes' Local Controllers."""
