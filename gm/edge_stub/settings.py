@@ -1,0 +1,124 @@
+"""Settings of one edge stub: the Local Controller and, optionally, the runner that plays its node."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gm.errors import ConfigError
+
+__all__ = ["DEFAULT_LISTEN", "EdgeSettings", "RunnerSettings", "parse_images", "parse_listen"]
+
+DEFAULT_LISTEN = "127.0.0.1:9100"
+"""Where workers on the node find the LC: setting ``localController.server`` of GM."""
+
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
+
+
+class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the stub plays its node (design.md section 7).
+
+    ``node``, ``root`` and ``state`` are those of the `EdgeSettings` that it belongs to.
+    ``kubeconfig`` None means KUBECONFIG or in-cluster. ``address`` is the node's InternalIP.
+    ``namespace`` limits which pods it runs; ``any_pod`` runs pods of any owner. ``images`` maps
+    an image name to the argv that stands for it.
+    """
+
+    node: str
+    root: Path
+    state: Path
+    address: str
+    kubeconfig: Path | None = None
+    any_pod: bool = False
+    namespace: str = ""
+    images: Mapping[str, tuple[str, ...]] = {}
+
+
+class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How one Local Controller runs; ``runner`` is set when it also plays the node.
+
+    ``gm`` is the websocket URL of GM. ``root`` stands for the node's file system, ``state`` is
+    where the stub keeps its own files. ``listen`` is ``ADDRESS:PORT`` of the worker API, port 0
+    takes a free one. ``token_file`` holds the bearer token and ``ca_file``, ``cert_file`` and
+    ``key_file`` the TLS material for a GM that wants them.
+    """
+
+    node: str
+    gm: str
+    root: Path
+    state: Path
+    listen: str = DEFAULT_LISTEN
+    runner: RunnerSettings | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    backoff_first_seconds: float = 1.0
+    backoff_max_seconds: float = 60.0
+    stable_seconds: float = 60.0
+    """A session that lasted this long resets the back-off."""
+    ping_interval_seconds: float = 20.0
+    ping_timeout_seconds: float = 20.0
+    max_frame_bytes: int = 8 * 1024 * 1024
+    count_interval_seconds: float = 5.0
+    """How often dataset files are looked at for changes."""
+    shutdown_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse what can not work, naming the flag."""
+        if not _NODE_NAME.match(self.node):
+            raise ConfigError(
+                f"--name {self.node!r}: want a node name: lower-case letters, digits, - and ."
+            )
+        parts = urlsplit(self.gm)
+        if parts.scheme not in ("ws", "wss") or not parts.hostname:
+            raise ConfigError(f"--gm {self.gm!r}: want ws://HOST:PORT or wss://HOST:PORT")
+        parse_listen(self.listen)
+
+    @property
+    def listen_host(self) -> str:
+        """Address of the worker API."""
+        return parse_listen(self.listen)[0]
+
+    @property
+    def listen_port(self) -> int:
+        """Port of the worker API; 0 takes a free one."""
+        return parse_listen(self.listen)[1]
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Address and port of ``ADDRESS:PORT``; raises ConfigError with what is allowed."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+        number = int(port)
+        if not 0 <= number <= 65535:
+            raise ValueError(number)
+    except ValueError:
+        raise ConfigError(
+            f"--listen {text!r}: want ADDRESS:PORT with an IP address, such as {DEFAULT_LISTEN}"
+        ) from None
+    return host, number
+
+
+def parse_images(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The table image -> argv of ``--image NAME=ARGV`` flags; ARGV is split like a shell does."""
+    import shlex
+
+    images: dict[str, tuple[str, ...]] = {}
+    for item in items:
+        name, equals, command = item.partition("=")
+        try:
+            argv = tuple(shlex.split(command))
+        except ValueError as exc:
+            raise ConfigError(f"--image {item!r}: {exc}".lower()) from None
+        if not (name and equals and argv):
+            raise ConfigError(f"--image {item!r}: want NAME=COMMAND, such as me/train:v1=train.py")
+        images[name] = argv
+    return images
