@@ -1,0 +1,337 @@
+"""Objects in memory, with the history that watches are served from.
+
+One table for each kind, each with an event log of its own, so that a busy kind can not expire
+the watches of a quiet one. Resource versions come from one counter for all kinds. A stored
+object is never changed in place: every write makes a new ``Record``, whose encoded bytes are
+made once and shared by everybody who sends them.
+
+No watch has a queue. A ``Cursor`` is a position in the log, so that replaying history and
+following what comes are the same, a slow reader costs nothing and holds up nobody, and falls
+off the end of the window (``Expired``) when it is too slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from gm.api.meta import ObjectKey
+
+__all__ = ["Change", "Cursor", "Expired", "Feed", "Record", "Store", "Table", "first_revision"]
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_EPOCH = 1_700_000_000.0
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def first_revision() -> int:
+    """Where the counter starts: higher than any that an earlier life of the server gave out.
+
+    A client that comes back with a version of an earlier life must be told 410, not be left
+    waiting for a future that never comes; so the counter follows the clock (milliseconds).
+    """
+    return int((time.time() - _EPOCH) * 1000)
+
+
+class Expired(Exception):
+    """The history since ``after`` is not complete any more; ``oldest`` is the first that is."""
+
+    def __init__(self, after: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {after} ({oldest})")
+        self.after, self.oldest = after, oldest
+
+
+class Record:
+    """One version of one object. Read only, and so is everything that ``object`` holds."""
+
+    __slots__ = ("_encoded", "key", "object", "revision")
+
+    def __init__(self, key: ObjectKey, obj: dict[str, Any], revision: int) -> None:
+        self.key, self.object, self.revision = key, obj, revision
+        self._encoded: bytes | None = None
+
+    @property
+    def encoded(self) -> bytes:
+        """The object as JSON; encoded once."""
+        if self._encoded is None:
+            self._encoded = _encode(self.object)
+        return self._encoded
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The object's metadata."""
+        meta: dict[str, Any] = self.object["metadata"]
+        return meta
+
+    @property
+    def uid(self) -> str:
+        """The object's uid."""
+        return str(self.object["metadata"].get("uid", ""))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The object's labels."""
+        return self.object["metadata"].get("labels") or {}
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether deletion has begun."""
+        return "deletionTimestamp" in self.object["metadata"]
+
+    def copy(self) -> dict[str, Any]:
+        """The object as a new tree that may be changed."""
+        copied: dict[str, Any] = msgspec.json.decode(self.encoded)
+        return copied
+
+
+class Change:
+    """One entry of a table's log. ``record`` of a deletion is the last state, with a new version."""
+
+    __slots__ = ("_line", "previous", "record", "revision", "type")
+
+    def __init__(self, kind: ChangeType, record: Record, previous: Record | None) -> None:
+        self.type, self.record, self.previous = kind, record, previous
+        self.revision = record.revision
+        self._line: bytes | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The watch event as it is sent to whoever watches without a selector."""
+        if self._line is None:
+            self._line = event_line(self.type, self.record.encoded)
+        return self._line
+
+
+def event_line(kind: str, encoded: bytes) -> bytes:
+    """A watch event: one line of JSON."""
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), encoded)
+
+
+class Table:
+    """All objects of one kind and their recent history."""
+
+    def __init__(self, store: Store, name: str, *, window: int) -> None:
+        self.name = name
+        self._store, self._window = store, window
+        self._records: dict[ObjectKey, Record] = {}
+        self._keys: list[ObjectKey] = []  # sorted
+        self._log: list[Change] = []
+        self._compacted = store.first  # every change after this revision is in the log
+        self._listeners: set[asyncio.Event] = set()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def revision(self) -> int:
+        """The revision of the newest change of this kind."""
+        return self._log[-1].revision if self._log else self._compacted
+
+    def get(self, key: ObjectKey) -> Record | None:
+        """The newest version of an object."""
+        return self._records.get(key)
+
+    def records(self, namespace: str = "") -> Iterator[Record]:
+        """All objects, or those of one namespace, in order of namespace and name."""
+        for key in self.keys(namespace):
+            yield self._records[key]
+
+    def keys(self, namespace: str = "") -> list[ObjectKey]:
+        """The keys of all objects, or of those of one namespace, in order."""
+        return _within(self._keys, namespace)
+
+    def at(self, revision: int, namespace: str = "") -> list[Record]:
+        """The objects as they were at ``revision``, in order.
+
+        Raises: Expired if the log does not reach back that far.
+        """
+        undone = self.changes(revision)
+        if not undone:
+            return list(self.records(namespace))
+        state = dict(self._records)
+        for change in reversed(undone):
+            if change.previous is None:
+                state.pop(change.record.key, None)
+            else:
+                state[change.record.key] = change.previous
+        return [state[key] for key in _within(sorted(state), namespace)]
+
+    def changes(self, after: int, limit: int | None = None) -> list[Change]:
+        """What happened after ``after``, oldest first.
+
+        Raises: Expired if the log does not reach back that far.
+        """
+        if after < self._compacted:
+            raise Expired(after, self._compacted)
+        start = bisect.bisect_right(self._log, after, key=lambda change: change.revision)
+        return self._log[start : None if limit is None else start + limit]
+
+    def put(self, key: ObjectKey, obj: dict[str, Any]) -> Record:
+        """Store a new version of an object; its resourceVersion is set here.
+
+        The caller gives the object away: it must not change it, or anything in it, afterwards.
+        """
+        revision = self._store.next_revision()
+        meta = {**obj["metadata"], "resourceVersion": str(revision)}
+        record = Record(key, {**obj, "metadata": meta}, revision)
+        previous = self._records.get(key)
+        if previous is None:
+            bisect.insort(self._keys, key)
+        self._records[key] = record
+        self._append(Change("MODIFIED" if previous else "ADDED", record, previous))
+        return record
+
+    def remove(self, key: ObjectKey, last: dict[str, Any] | None = None) -> Record:
+        """Delete an object. ``last`` is the state that watchers see, by default the stored one."""
+        previous = self._records.pop(key)
+        del self._keys[bisect.bisect_left(self._keys, key)]
+        revision = self._store.next_revision()
+        obj = previous.object if last is None else last
+        meta = {**obj["metadata"], "resourceVersion": str(revision)}
+        record = Record(key, {**obj, "metadata": meta}, revision)
+        self._append(Change("DELETED", record, previous))
+        return record
+
+    def listen(self, wake: asyncio.Event) -> None:
+        """Set ``wake`` at every change from now on, until ``forget``."""
+        self._listeners.add(wake)
+
+    def forget(self, wake: asyncio.Event) -> None:
+        """Stop setting ``wake``."""
+        self._listeners.discard(wake)
+
+    def _append(self, change: Change) -> None:
+        self._log.append(change)
+        # Trimmed in large steps: cutting the head off a list costs its length.
+        if len(self._log) >= 2 * self._window:
+            surplus = len(self._log) - self._window
+            self._compacted = self._log[surplus - 1].revision
+            del self._log[:surplus]
+        for wake in self._listeners:
+            wake.set()
+
+
+def _within(keys: list[ObjectKey], namespace: str) -> list[ObjectKey]:
+    if not namespace:
+        return list(keys)
+    start = bisect.bisect_left(keys, ObjectKey(namespace, ""))
+    end = bisect.bisect_left(keys, ObjectKey(namespace + "\0", ""))
+    return keys[start:end]
+
+
+class Store:
+    """All tables, and the counter of resource versions.
+
+    ``window`` is how many changes of a kind a watch can be behind.
+    """
+
+    def __init__(self, *, window: int = 1000, first: int | None = None) -> None:
+        self.first = first_revision() if first is None else first
+        self._revision = self.first
+        self._window = window
+        self._tables: dict[str, Table] = {}
+
+    @property
+    def revision(self) -> int:
+        """The newest resource version."""
+        return self._revision
+
+    def next_revision(self) -> int:
+        """A resource version higher than all before."""
+        self._revision += 1
+        return self._revision
+
+    def table(self, name: str) -> Table:
+        """The table of a kind by its qualified plural (``pods``, ``datasets.sedna.io``)."""
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = Table(self, name, window=self._window)
+        return table
+
+    def tables(self) -> list[Table]:
+        """All tables that were ever asked for."""
+        return list(self._tables.values())
+
+
+class Cursor:
+    """A reader of one table's log; a context manager.
+
+    ``after`` is the revision of the last change that was taken.
+    """
+
+    def __init__(self, table: Table, after: int) -> None:
+        self._table, self.after = table, after
+        self._wake = asyncio.Event()
+
+    def __enter__(self) -> Cursor:
+        self._table.listen(self._wake)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._table.forget(self._wake)
+
+    def take(self, limit: int = 100) -> list[Change]:
+        """The next changes, without waiting. Raises: Expired."""
+        self._wake.clear()
+        changes = self._table.changes(self.after, limit)
+        if changes:
+            self.after = changes[-1].revision
+        return changes
+
+    async def wait(self) -> None:
+        """Wait until there may be something to take."""
+        await self._wake.wait()
+
+
+class Feed:
+    """What a controller inside the server reads: all objects of some kinds, then every change.
+
+    If it falls behind the window it starts again with all objects; deletions that it missed
+    are then missing from what it says, so whoever reads it must compare with the store.
+    """
+
+    def __init__(self, tables: Iterable[Table]) -> None:
+        self._tables = dict.fromkeys(tables, -1)
+        self._wake = asyncio.Event()
+
+    def __enter__(self) -> Feed:
+        for table in self._tables:
+            table.listen(self._wake)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for table in self._tables:
+            table.forget(self._wake)
+
+    def take(self) -> list[Change]:
+        """Everything new, in order of revision."""
+        self._wake.clear()
+        changes: list[Change] = []
+        for table, after in self._tables.items():
+            try:
+                if after < 0:
+                    raise Expired(after, 0)
+                changes += table.changes(after)
+            except Expired:
+                changes += (Change("ADDED", record, None) for record in table.records())
+            self._tables[table] = table.revision
+        changes.sort(key=lambda change: change.revision)
+        return changes
+
+    async def next(self, timeout_seconds: float | None = None) -> list[Change]:
+        """Wait for something new, at most ``timeout_seconds``; then it may be empty."""
+        changes = self.take()
+        if not changes:
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    await self._wake.wait()
+            except TimeoutError:
+                return []
+            changes = self.take()
+        return changes
