@@ -37,6 +37,14 @@ class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     any_pod: bool = False
     namespace: str = ""
     images: Mapping[str, tuple[str, ...]] = {}
+    labels: Mapping[str, str] = {}
+    """Labels of the Node beside the usual ones, for node selectors."""
+    pod_addresses: str = ""
+    """Loopback range ``FIRST-LAST`` for pods; by default the node's /24 from .64 on, where
+    several nodes share without collision."""
+    kubelet_client_ca: Path | None = None
+    """With this CA the log endpoint wants a client certificate; without, whoever reaches the
+    node's loopback address may read logs, as a real API server may come without credentials."""
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
