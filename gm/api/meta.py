@@ -88,7 +88,7 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         return ObjectKey(self.namespace, self.name)
 
 
-class Condition(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class Condition(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
     """A condition as Kubernetes' own kinds write it."""
 
     type: str

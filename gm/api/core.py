@@ -1,0 +1,258 @@
+"""Read-only views of Kubernetes' own kinds, as far as this program reads them.
+
+Whatever an API server may send as ``null`` or leave out has a default; unknown fields are
+ignored. A view is therefore never written back: patch the object instead.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from gm.api.meta import Condition, ObjectMeta
+from gm.api.schema import View
+
+__all__ = [
+    "Container",
+    "ContainerState",
+    "ContainerStatus",
+    "DaemonEndpoint",
+    "EnvVar",
+    "Lease",
+    "LeaseSpec",
+    "Namespace",
+    "NamespaceStatus",
+    "Node",
+    "NodeAddress",
+    "NodeDaemonEndpoints",
+    "NodeSpec",
+    "NodeStatus",
+    "Pod",
+    "PodSpec",
+    "PodStatus",
+    "Running",
+    "Secret",
+    "Service",
+    "ServicePort",
+    "ServiceSpec",
+    "Taint",
+    "Terminated",
+    "Waiting",
+]
+
+
+class EnvVar(View):
+    """One environment variable; ``value`` is None where it comes from elsewhere."""
+
+    name: str = ""
+    value: str | None = None
+
+
+class Container(View):
+    """A container as the pod's spec has it."""
+
+    name: str = ""
+    image: str | None = None
+    env: tuple[EnvVar, ...] | None = None
+
+    def env_value(self, name: str) -> str | None:
+        """The literal value of variable ``name``; of duplicates the last, as in a real pod."""
+        return next((e.value for e in reversed(self.env or ()) if e.name == name), None)
+
+
+class PodSpec(View):
+    """What we read of a pod's spec."""
+
+    node_name: str | None = None
+    host_network: bool | None = None
+    restart_policy: str | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+
+
+class Waiting(View):
+    """A container that is not running yet, or not again yet."""
+
+    reason: str | None = None
+    message: str | None = None
+
+
+class Running(View):
+    """A container that runs."""
+
+    started_at: datetime | None = None
+
+
+class Terminated(View):
+    """A container that has ended."""
+
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(View):
+    """At most one of the three is set; none means waiting."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(View):
+    """How one container is doing."""
+
+    name: str = ""
+    ready: bool | None = None
+    restart_count: int | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class PodStatus(View):
+    """How a pod is doing; ``phase`` is empty on a pod that no kubelet has seen."""
+
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(View):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class ServicePort(View):
+    """One port of a Service; ``target_port`` is a number or a container port's name."""
+
+    name: str | None = None
+    port: int = 0
+    node_port: int | None = None
+    target_port: int | str | None = None
+    protocol: str | None = None
+
+
+class ServiceSpec(View):
+    """What we read of a Service's spec."""
+
+    type: str | None = None
+    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
+    ports: tuple[ServicePort, ...] | None = None
+    selector: dict[str, str] | None = None
+    external_ips: tuple[str, ...] | None = msgspec.field(default=None, name="externalIPs")
+
+
+class Service(View):
+    """A Service."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class NodeAddress(View):
+    """An address of a node; ``type`` is InternalIP, ExternalIP, Hostname and the like."""
+
+    type: str = ""
+    address: str = ""
+
+
+class Taint(View):
+    """What keeps pods off a node unless they tolerate it."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(View):
+    """What we read of a Node's spec."""
+
+    taints: tuple[Taint, ...] | None = None
+    unschedulable: bool | None = None
+
+
+class DaemonEndpoint(View):
+    """A port; Kubernetes writes it with a capital letter."""
+
+    port: int = msgspec.field(default=0, name="Port")
+
+
+class NodeDaemonEndpoints(View):
+    """Where the node's kubelet serves logs."""
+
+    kubelet_endpoint: DaemonEndpoint | None = None
+
+
+class NodeStatus(View):
+    """How a node is doing."""
+
+    addresses: tuple[NodeAddress, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
+    daemon_endpoints: NodeDaemonEndpoints | None = None
+
+
+class Node(View):
+    """A node of the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    def address(self, *types: str) -> str | None:
+        """The first address of the first of ``types`` that the node has."""
+        for wanted in types:
+            for entry in self.status.addresses or ():
+                if entry.type == wanted and entry.address:
+                    return entry.address
+        return None
+
+
+class Secret(View):
+    """A Secret; the values of ``data`` are base64."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    type: str | None = None
+    data: dict[str, str] | None = None
+
+
+class NamespaceStatus(View):
+    """``phase`` is Active or Terminating."""
+
+    phase: str | None = None
+
+
+class Namespace(View):
+    """A namespace."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class LeaseSpec(View):
+    """Who holds a lease, and until when."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(View):
+    """A lease of ``coordination.k8s.io/v1``."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()

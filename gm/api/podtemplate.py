@@ -1,0 +1,11 @@
+"""Pod templates as the CRDs describe them."""
+
+from __future__ import annotations
+
+from gm.api.schema import View
+
+__all__ = ["PodTemplateSpec"]
+
+
+class PodTemplateSpec(View):
+    """The pod to make."""
