@@ -7,316 +7,98 @@ wrong, :mod:`gm.api.validation` tells.
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
-
-import msgspec
-
-from gm.api.meta import ObjectMeta
-from gm.api.podtemplate import PodTemplateSpec
-from gm.api.schema import View, doc
+from gm.api.common import (
+    HardExampleMining,
+    Metric,
+    Parameter,
+    PodTemplate,
+    Reference,
+    TemplateMetadata,
+)
+from gm.api.dataset import Dataset, DatasetSpec, DatasetStatus
+from gm.api.edgenode import EdgeNode, EdgeNodeStatus, Quarantined
+from gm.api.federatedlearning import (
+    AggregationWorker,
+    FederatedLearningJob,
+    FederatedLearningJobSpec,
+    FederatedLearningJobStatus,
+    JobCondition,
+    RunPolicy,
+    S3Transmitter,
+    TrainingWorker,
+    Transmitter,
+    WorkerStatus,
+    WsTransmitter,
+)
+from gm.api.incrementallearning import (
+    DatasetShare,
+    DeployModel,
+    DeploySpec,
+    EvalSpec,
+    IncrementalLearningJob,
+    IncrementalLearningJobSpec,
+    IncrementalLearningJobStatus,
+    StageCondition,
+    Timer,
+    TrainSpec,
+    Trigger,
+    TriggerCondition,
+)
+from gm.api.jointinference import (
+    CloudWorker,
+    EdgeWorker,
+    HorizontalPodAutoscaling,
+    JointInferenceService,
+    JointInferenceServiceSpec,
+    JointInferenceServiceStatus,
+    ServiceCondition,
+)
+from gm.api.model import Model, ModelSpec, ModelStatus
 
 __all__ = [
     "AggregationWorker",
+    "CloudWorker",
     "Dataset",
+    "DatasetShare",
     "DatasetSpec",
     "DatasetStatus",
+    "DeployModel",
+    "DeploySpec",
+    "EdgeNode",
+    "EdgeNodeStatus",
+    "EdgeWorker",
+    "EvalSpec",
     "FederatedLearningJob",
     "FederatedLearningJobSpec",
     "FederatedLearningJobStatus",
+    "HardExampleMining",
+    "HorizontalPodAutoscaling",
+    "IncrementalLearningJob",
+    "IncrementalLearningJobSpec",
+    "IncrementalLearningJobStatus",
     "JobCondition",
+    "JointInferenceService",
+    "JointInferenceServiceSpec",
+    "JointInferenceServiceStatus",
     "Metric",
     "Model",
     "ModelSpec",
     "ModelStatus",
+    "Parameter",
     "PodTemplate",
+    "Quarantined",
     "Reference",
     "RunPolicy",
     "S3Transmitter",
+    "ServiceCondition",
+    "StageCondition",
     "TemplateMetadata",
+    "Timer",
+    "TrainSpec",
     "TrainingWorker",
     "Transmitter",
+    "Trigger",
+    "TriggerCondition",
     "WorkerStatus",
     "WsTransmitter",
 ]
-
-
-class Reference(View):
-    """Another object of the same namespace."""
-
-    name: Annotated[
-        str, doc("Name of the object, in the namespace of this one.", required=True)
-    ] = ""
-
-
-class Metric(View):
-    """A measured value."""
-
-    key: Annotated[str, doc("What was measured.", required=True)] = ""
-    value: Annotated[str, doc("The value, as text or JSON.", required=True)] = ""
-
-
-class TemplateMetadata(View):
-    """The metadata that every pod made from the template gets."""
-
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class PodTemplate(View):
-    """A pod template as the user wrote it: ``spec`` holds every field, also unknown ones."""
-
-    metadata: TemplateMetadata | None = None
-    spec: dict[str, Any] | None = None
-
-
-# --- Dataset ------------------------------------------------------------------------------------
-
-
-class DatasetSpec(View):
-    """Where the data lies."""
-
-    url: Annotated[
-        str,
-        doc(
-            "Where the data lies: an absolute path on the node, s3://bucket/key or an http(s):// URL.",
-            required=True,
-        ),
-    ] = ""
-    format: Annotated[
-        str, doc("Format of the data, such as txt, csv, json or npz.", required=True)
-    ] = ""
-    node_name: Annotated[
-        str, doc("Node whose Local Controller watches over the data.", required=True)
-    ] = ""
-    credential_name: Annotated[
-        str | None, doc("Secret with the S3 credentials, in the same namespace.")
-    ] = None
-
-
-class DatasetStatus(View):
-    """What the node reported about the data."""
-
-    update_time: Annotated[datetime | None, doc("When the data was last counted.")] = None
-    number_of_samples: Annotated[int | None, doc("How many samples the data holds.")] = None
-
-
-class Dataset(View):
-    """Data that lies on a node or in a store, for jobs to name."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[DatasetSpec, doc("Where the data lies.", required=True)] = DatasetSpec()
-    status: Annotated[DatasetStatus, doc("What the node reported about the data.")] = (
-        DatasetStatus()
-    )
-
-
-# --- Model --------------------------------------------------------------------------------------
-
-
-class ModelSpec(View):
-    """Where the model lies."""
-
-    url: Annotated[
-        str,
-        doc(
-            "Where the model lies: an absolute path on the node, s3://bucket/key or an http(s):// URL.",
-            required=True,
-        ),
-    ] = ""
-    format: Annotated[str, doc("Format of the model, such as pb, ckpt or npz.", required=True)] = ""
-    device_soc_versions: Annotated[
-        tuple[str, ...] | None, doc("Versions of the chips that the model was compiled for.")
-    ] = msgspec.field(default=None, name="device_soc_versions")
-    credential_name: Annotated[
-        str | None, doc("Secret with the S3 credentials, in the same namespace.")
-    ] = None
-
-
-class ModelStatus(View):
-    """What jobs reported about the model."""
-
-    update_time: Annotated[datetime | None, doc("When the model last changed.")] = None
-    metrics: Annotated[tuple[Metric, ...] | None, doc("The model's newest metrics.")] = None
-
-
-class Model(View):
-    """A model that jobs read, train or serve."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[ModelSpec, doc("Where the model lies.", required=True)] = ModelSpec()
-    status: Annotated[ModelStatus, doc("What jobs reported about the model.")] = ModelStatus()
-
-
-# --- FederatedLearningJob -----------------------------------------------------------------------
-
-_TEMPLATE = doc(
-    "The pod to make, as in a Deployment; fields that are not listed here are kept too.",
-    required=True,
-    schema_of=PodTemplateSpec,
-)
-_NODE_NAME = doc("Node of the worker; an older way to write template.spec.nodeName.")
-
-
-class AggregationWorker(View):
-    """The worker that merges what the trainers learned."""
-
-    model: Annotated[Reference, doc("Model that the job trains.", required=True)] = Reference()
-    node_name: Annotated[str | None, _NODE_NAME] = None
-    template: Annotated[PodTemplate | None, _TEMPLATE] = None
-
-
-class TrainingWorker(View):
-    """A worker that trains on the data of its node."""
-
-    dataset: Annotated[Reference, doc("Dataset to train on.", required=True)] = Reference()
-    node_name: Annotated[str | None, _NODE_NAME] = None
-    template: Annotated[PodTemplate | None, _TEMPLATE] = None
-
-
-class WsTransmitter(View):
-    """Weights travel over a websocket from trainer to aggregator; there is nothing to set."""
-
-
-class S3Transmitter(View):
-    """Weights travel through an S3 store."""
-
-    agg_data_path: Annotated[
-        str, doc("Where the weights are exchanged: s3://bucket/prefix.", required=True)
-    ] = ""
-    credential_name: Annotated[
-        str | None, doc("Secret with the S3 credentials, in the same namespace.")
-    ] = None
-
-
-class Transmitter(View):
-    """How weights travel: at most one of the two; none means ws."""
-
-    ws: Annotated[WsTransmitter | None, doc("Over a websocket to the aggregator.")] = None
-    s3: Annotated[S3Transmitter | None, doc("Through an S3 store.")] = None
-
-
-class RunPolicy(View):
-    """How the job runs and ends; names and meanings as in Kubeflow."""
-
-    clean_pod_policy: Annotated[
-        str | None,
-        doc(
-            "Which pods are removed when the job has finished: None, Running or All.",
-            enum=["None", "Running", "All"],
-            default="Running",
-        ),
-    ] = None
-    ttl_seconds_after_finished: Annotated[
-        int | None,
-        doc("Remove the job this long after it finished; unset: never.", minimum=0, format="int32"),
-    ] = None
-    active_deadline_seconds: Annotated[
-        int | None,
-        doc("The job fails when it has been active this long.", minimum=0, format="int64"),
-    ] = None
-    backoff_limit: Annotated[
-        int | None,
-        doc(
-            "Container restarts that each worker may need before it counts as failed.",
-            minimum=0,
-            format="int32",
-            default=6,
-        ),
-    ] = None
-    suspend: Annotated[bool | None, doc("Stop the workers, and start them again when unset.")] = (
-        None
-    )
-
-
-class FederatedLearningJobSpec(View):
-    """Who trains what, where, and how the results meet."""
-
-    aggregation_worker: Annotated[
-        AggregationWorker,
-        doc("The worker that merges what the trainers learned.", required=True),
-    ] = AggregationWorker()
-    training_workers: Annotated[
-        tuple[TrainingWorker, ...],
-        doc("The workers that train, each on the data of its node.", required=True),
-    ] = ()
-    pretrained_model: Annotated[Reference | None, doc("Model that training starts from.")] = None
-    transmitter: Annotated[Transmitter | None, doc("How weights travel; unset: ws.")] = None
-    min_participants: Annotated[
-        int | None,
-        doc(
-            "The job goes on while this many trainers live; unset: all of them must.",
-            minimum=1,
-            format="int32",
-        ),
-    ] = None
-    run_policy: Annotated[RunPolicy | None, doc("How the job runs and ends.")] = None
-
-
-class JobCondition(View):
-    """One statement about the job; at most one of each type is kept."""
-
-    type: Annotated[str, doc("Training, Complete, Failed or another type.", required=True)] = ""
-    status: Annotated[
-        str, doc("True, False or Unknown.", required=True, enum=["True", "False", "Unknown"])
-    ] = ""
-    last_probe_time: Annotated[datetime | None, doc("When the condition was last looked at.")] = (
-        None
-    )
-    last_heartbeat_time: Annotated[datetime | None, doc("When the condition was last written.")] = (
-        None
-    )
-    last_transition_time: Annotated[datetime | None, doc("When the status last changed.")] = None
-    reason: Annotated[str | None, doc("One word for programs.")] = None
-    message: Annotated[str | None, doc("A sentence for people.")] = None
-
-
-class WorkerStatus(View):
-    """How one worker of the job is doing."""
-
-    name: Annotated[str, doc("WORKER_NAME of the worker.", required=True)] = ""
-    role: Annotated[str, doc("aggregation or train.", required=True)] = ""
-    index: Annotated[int | None, doc("Place in trainingWorkers.", format="int32")] = None
-    node: Annotated[str | None, doc("Node that the worker's pod was last bound to.")] = None
-    pod_name: Annotated[str | None, doc("The worker's newest pod.")] = None
-    phase: Annotated[str | None, doc("Phase of the worker.")] = None
-    restarts: Annotated[int | None, doc("Container restarts so far.", format="int32")] = None
-    reason: Annotated[str | None, doc("Why the worker is not running, or has failed.")] = None
-    round: Annotated[int | None, doc("Round that the worker reported last.", format="int32")] = None
-    metrics: Annotated[tuple[Metric, ...] | None, doc("Metrics that the worker reported last.")] = (
-        None
-    )
-    last_report_time: Annotated[datetime | None, doc("When the worker last reported.")] = None
-
-
-class FederatedLearningJobStatus(View):
-    """How the job is doing."""
-
-    phase: Annotated[str | None, doc("Pending, Running, Succeeded or Failed.")] = None
-    observed_generation: Annotated[
-        int | None, doc("Generation of the spec that this status speaks of.", format="int64")
-    ] = None
-    round: Annotated[int | None, doc("Training round that was reported last.", format="int32")] = (
-        None
-    )
-    active: Annotated[int | None, doc("Pods that are pending or running.", format="int32")] = None
-    succeeded: Annotated[int | None, doc("Pods that succeeded.", format="int32")] = None
-    failed: Annotated[int | None, doc("Pods that failed.", format="int32")] = None
-    start_time: Annotated[datetime | None, doc("When the job was first acted on.")] = None
-    completion_time: Annotated[datetime | None, doc("When the job completed.")] = None
-    conditions: Annotated[
-        tuple[JobCondition, ...] | None, doc("Statements about the job, one of each type.")
-    ] = None
-    workers: Annotated[tuple[WorkerStatus, ...] | None, doc("How each worker is doing.")] = None
-
-
-class FederatedLearningJob(View):
-    """Workers on several nodes train one model; the data stays where it lies."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: Annotated[FederatedLearningJobSpec, doc("Who trains what, where.", required=True)] = (
-        FederatedLearningJobSpec()
-    )
-    status: Annotated[FederatedLearningJobStatus, doc("How the job is doing.")] = (
-        FederatedLearningJobStatus()
-    )
