@@ -46,7 +46,7 @@ class _Section(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """What all sections share: camelCase names in the file."""
 
 
-class TlsConfig(_Section):
+class TlsConfig(_Section, frozen=True, kw_only=True):
     """Files for TLS on the websocket; empty: no TLS."""
 
     cert_file: Annotated[str, _doc("server certificate (PEM)")] = ""
@@ -56,7 +56,7 @@ class TlsConfig(_Section):
     ] = msgspec.field(default="", name="clientCAFile")
 
 
-class WebsocketConfig(_Section):
+class WebsocketConfig(_Section, frozen=True, kw_only=True):
     """Where Local Controllers connect, how they prove who they are, and the limits."""
 
     address: Annotated[str, _doc("address to listen on")] = "0.0.0.0"  # noqa: S104 # Sedna's default
@@ -83,26 +83,26 @@ class WebsocketConfig(_Section):
     connections_per_second: Annotated[int, _number("new connections a second", ge=1)] = 500
 
 
-class LocalControllerConfig(_Section):
+class LocalControllerConfig(_Section, frozen=True, kw_only=True):
     """How workers reach the Local Controller of their node."""
 
     server: Annotated[str, _url("given to workers as LC_SERVER")] = "http://localhost:9100"
 
 
-class KnowledgeBaseConfig(_Section):
+class KnowledgeBaseConfig(_Section, frozen=True, kw_only=True):
     """Sedna's knowledge base; read for compatibility."""
 
     server: Annotated[str, _url("the knowledge base's address")] = "http://localhost:9020"
 
 
-class HealthConfig(_Section):
+class HealthConfig(_Section, frozen=True, kw_only=True):
     """Probes and metrics."""
 
     address: Annotated[str, _doc("address to listen on")] = "0.0.0.0"  # noqa: S104 # kubelets probe from outside
     port: Annotated[int, _number("port to listen on; 0 takes a free one", ge=0, le=65535)] = 8080
 
 
-class LeaderElectionConfig(_Section):
+class LeaderElectionConfig(_Section, frozen=True, kw_only=True):
     """Several replicas of GM."""
 
     enabled: Annotated[bool, _doc("controllers run only in the replica that holds the lease")] = (
@@ -110,7 +110,7 @@ class LeaderElectionConfig(_Section):
     )
 
 
-class LogConfig(_Section):
+class LogConfig(_Section, frozen=True, kw_only=True):
     """Logging."""
 
     format: Annotated[
@@ -121,7 +121,7 @@ class LogConfig(_Section):
     ] = "info"
 
 
-class Config(_Section):
+class Config(_Section, frozen=True, kw_only=True):
     """All settings; frozen, so every component sees the same for the life of the process."""
 
     kube_config: Annotated[

@@ -31,7 +31,7 @@ TEMPLATE = doc(
 NODE_NAME = doc("Node of the worker; an older way to write template.spec.nodeName.")
 
 
-class Reference(View):
+class Reference(View, frozen=True, kw_only=True):
     """Another object of the same namespace."""
 
     name: Annotated[
@@ -39,35 +39,35 @@ class Reference(View):
     ] = ""
 
 
-class Metric(View):
+class Metric(View, frozen=True, kw_only=True):
     """A measured value."""
 
     key: Annotated[str, doc("What was measured.", required=True)] = ""
     value: Annotated[str, doc("The value, as text or JSON.", required=True)] = ""
 
 
-class TemplateMetadata(View):
+class TemplateMetadata(View, frozen=True, kw_only=True):
     """The metadata that every pod made from the template gets."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
-class PodTemplate(View):
+class PodTemplate(View, frozen=True, kw_only=True):
     """A pod template as the user wrote it: ``spec`` holds every field, also unknown ones."""
 
     metadata: TemplateMetadata | None = None
     spec: dict[str, Any] | None = None
 
 
-class Parameter(View):
+class Parameter(View, frozen=True, kw_only=True):
     """A named parameter of an algorithm."""
 
     key: Annotated[str, doc("Name of the parameter.", required=True)] = ""
     value: Annotated[str, doc("Its value.", required=True)] = ""
 
 
-class HardExampleMining(View):
+class HardExampleMining(View, frozen=True, kw_only=True):
     """How hard examples are told from easy ones."""
 
     name: Annotated[str, doc("Name of the algorithm.", required=True)] = ""

@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 
-class EnvVar(View):
+class EnvVar(View, frozen=True, kw_only=True):
     """One environment variable; ``value`` is None where it comes from elsewhere."""
 
     name: str = ""
     value: str | None = None
 
 
-class Container(View):
+class Container(View, frozen=True, kw_only=True):
     """A container as the pod's spec has it."""
 
     name: str = ""
@@ -61,7 +61,7 @@ class Container(View):
         return next((e.value for e in reversed(self.env or ()) if e.name == name), None)
 
 
-class PodSpec(View):
+class PodSpec(View, frozen=True, kw_only=True):
     """What we read of a pod's spec."""
 
     node_name: str | None = None
@@ -71,20 +71,20 @@ class PodSpec(View):
     init_containers: tuple[Container, ...] | None = None
 
 
-class Waiting(View):
+class Waiting(View, frozen=True, kw_only=True):
     """A container that is not running yet, or not again yet."""
 
     reason: str | None = None
     message: str | None = None
 
 
-class Running(View):
+class Running(View, frozen=True, kw_only=True):
     """A container that runs."""
 
     started_at: datetime | None = None
 
 
-class Terminated(View):
+class Terminated(View, frozen=True, kw_only=True):
     """A container that has ended."""
 
     exit_code: int = 0
@@ -95,7 +95,7 @@ class Terminated(View):
     finished_at: datetime | None = None
 
 
-class ContainerState(View):
+class ContainerState(View, frozen=True, kw_only=True):
     """At most one of the three is set; none means waiting."""
 
     waiting: Waiting | None = None
@@ -103,7 +103,7 @@ class ContainerState(View):
     terminated: Terminated | None = None
 
 
-class ContainerStatus(View):
+class ContainerStatus(View, frozen=True, kw_only=True):
     """How one container is doing."""
 
     name: str = ""
@@ -113,7 +113,7 @@ class ContainerStatus(View):
     last_state: ContainerState | None = None
 
 
-class PodStatus(View):
+class PodStatus(View, frozen=True, kw_only=True):
     """How a pod is doing; ``phase`` is empty on a pod that no kubelet has seen."""
 
     phase: str | None = None
@@ -127,7 +127,7 @@ class PodStatus(View):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Pod(View):
+class Pod(View, frozen=True, kw_only=True):
     """A pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -135,7 +135,7 @@ class Pod(View):
     status: PodStatus = PodStatus()
 
 
-class ServicePort(View):
+class ServicePort(View, frozen=True, kw_only=True):
     """One port of a Service; ``target_port`` is a number or a container port's name."""
 
     name: str | None = None
@@ -145,7 +145,7 @@ class ServicePort(View):
     protocol: str | None = None
 
 
-class ServiceSpec(View):
+class ServiceSpec(View, frozen=True, kw_only=True):
     """What we read of a Service's spec."""
 
     type: str | None = None
@@ -155,21 +155,21 @@ class ServiceSpec(View):
     external_ips: tuple[str, ...] | None = msgspec.field(default=None, name="externalIPs")
 
 
-class Service(View):
+class Service(View, frozen=True, kw_only=True):
     """A Service."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
-class NodeAddress(View):
+class NodeAddress(View, frozen=True, kw_only=True):
     """An address of a node; ``type`` is InternalIP, ExternalIP, Hostname and the like."""
 
     type: str = ""
     address: str = ""
 
 
-class Taint(View):
+class Taint(View, frozen=True, kw_only=True):
     """What keeps pods off a node unless they tolerate it."""
 
     key: str = ""
@@ -177,26 +177,26 @@ class Taint(View):
     effect: str = ""
 
 
-class NodeSpec(View):
+class NodeSpec(View, frozen=True, kw_only=True):
     """What we read of a Node's spec."""
 
     taints: tuple[Taint, ...] | None = None
     unschedulable: bool | None = None
 
 
-class DaemonEndpoint(View):
+class DaemonEndpoint(View, frozen=True, kw_only=True):
     """A port; Kubernetes writes it with a capital letter."""
 
     port: int = msgspec.field(default=0, name="Port")
 
 
-class NodeDaemonEndpoints(View):
+class NodeDaemonEndpoints(View, frozen=True, kw_only=True):
     """Where the node's kubelet serves logs."""
 
     kubelet_endpoint: DaemonEndpoint | None = None
 
 
-class NodeStatus(View):
+class NodeStatus(View, frozen=True, kw_only=True):
     """How a node is doing."""
 
     addresses: tuple[NodeAddress, ...] | None = None
@@ -204,7 +204,7 @@ class NodeStatus(View):
     daemon_endpoints: NodeDaemonEndpoints | None = None
 
 
-class Node(View):
+class Node(View, frozen=True, kw_only=True):
     """A node of the cluster."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -220,7 +220,7 @@ class Node(View):
         return None
 
 
-class Secret(View):
+class Secret(View, frozen=True, kw_only=True):
     """A Secret; the values of ``data`` are base64."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -228,20 +228,20 @@ class Secret(View):
     data: dict[str, str] | None = None
 
 
-class NamespaceStatus(View):
+class NamespaceStatus(View, frozen=True, kw_only=True):
     """``phase`` is Active or Terminating."""
 
     phase: str | None = None
 
 
-class Namespace(View):
+class Namespace(View, frozen=True, kw_only=True):
     """A namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: NamespaceStatus = NamespaceStatus()
 
 
-class LeaseSpec(View):
+class LeaseSpec(View, frozen=True, kw_only=True):
     """Who holds a lease, and until when."""
 
     holder_identity: str | None = None
@@ -251,7 +251,7 @@ class LeaseSpec(View):
     lease_transitions: int | None = None
 
 
-class Lease(View):
+class Lease(View, frozen=True, kw_only=True):
     """A lease of ``coordination.k8s.io/v1``."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-class DatasetSpec(View):
+class DatasetSpec(View, frozen=True, kw_only=True):
     """Where the data lies."""
 
     url: Annotated[
@@ -35,14 +35,14 @@ class DatasetSpec(View):
     credential_name: Annotated[str | None, CREDENTIAL_NAME] = None
 
 
-class DatasetStatus(View):
+class DatasetStatus(View, frozen=True, kw_only=True):
     """What the node reported about the data."""
 
     update_time: Annotated[datetime | None, doc("When the data was last counted.")] = None
     number_of_samples: Annotated[int | None, doc("How many samples the data holds.")] = None
 
 
-class Dataset(View):
+class Dataset(View, frozen=True, kw_only=True):
     """Data that lies on a node or in a store, for jobs to name."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -11,7 +11,7 @@ from gm.api.schema import View, doc
 __all__ = ["EdgeNode", "EdgeNodeStatus", "Quarantined"]
 
 
-class Quarantined(View):
+class Quarantined(View, frozen=True, kw_only=True):
     """An object that is not sent to the node."""
 
     key: Annotated[str, doc("The object: kind/namespace/name.", required=True)] = ""
@@ -20,7 +20,7 @@ class Quarantined(View):
     since: Annotated[datetime | None, doc("When it was set aside.")] = None
 
 
-class EdgeNodeStatus(View):
+class EdgeNodeStatus(View, frozen=True, kw_only=True):
     """How the link to the node is doing."""
 
     connected: Annotated[bool | None, doc("The node has a session now.")] = None
@@ -42,7 +42,7 @@ class EdgeNodeStatus(View):
     ] = None
 
 
-class EdgeNode(View):
+class EdgeNode(View, frozen=True, kw_only=True):
     """How the link to a node is doing; written by the Global Manager."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-class AggregationWorker(View):
+class AggregationWorker(View, frozen=True, kw_only=True):
     """The worker that merges what the trainers learned."""
 
     model: Annotated[Reference, doc("Model that the job trains.", required=True)] = Reference()
@@ -32,7 +32,7 @@ class AggregationWorker(View):
     template: Annotated[PodTemplate | None, TEMPLATE] = None
 
 
-class TrainingWorker(View):
+class TrainingWorker(View, frozen=True, kw_only=True):
     """A worker that trains on the data of its node."""
 
     dataset: Annotated[Reference, doc("Dataset to train on.", required=True)] = Reference()
@@ -40,11 +40,11 @@ class TrainingWorker(View):
     template: Annotated[PodTemplate | None, TEMPLATE] = None
 
 
-class WsTransmitter(View):
+class WsTransmitter(View, frozen=True, kw_only=True):
     """Weights travel over a websocket from trainer to aggregator; there is nothing to set."""
 
 
-class S3Transmitter(View):
+class S3Transmitter(View, frozen=True, kw_only=True):
     """Weights travel through an S3 store."""
 
     agg_data_path: Annotated[
@@ -53,14 +53,14 @@ class S3Transmitter(View):
     credential_name: Annotated[str | None, CREDENTIAL_NAME] = None
 
 
-class Transmitter(View):
+class Transmitter(View, frozen=True, kw_only=True):
     """How weights travel: at most one of the two; none means ws."""
 
     ws: Annotated[WsTransmitter | None, doc("Over a websocket to the aggregator.")] = None
     s3: Annotated[S3Transmitter | None, doc("Through an S3 store.")] = None
 
 
-class RunPolicy(View):
+class RunPolicy(View, frozen=True, kw_only=True):
     """How the job runs and ends; names and meanings as in Kubeflow."""
 
     clean_pod_policy: Annotated[
@@ -93,7 +93,7 @@ class RunPolicy(View):
     )
 
 
-class FederatedLearningJobSpec(View):
+class FederatedLearningJobSpec(View, frozen=True, kw_only=True):
     """Who trains what, where, and how the results meet."""
 
     aggregation_worker: Annotated[
@@ -117,7 +117,7 @@ class FederatedLearningJobSpec(View):
     run_policy: Annotated[RunPolicy | None, doc("How the job runs and ends.")] = None
 
 
-class JobCondition(View):
+class JobCondition(View, frozen=True, kw_only=True):
     """One statement about the job; at most one of each type is kept."""
 
     type: Annotated[str, doc("Training, Complete, Failed or another type.", required=True)] = ""
@@ -135,7 +135,7 @@ class JobCondition(View):
     message: Annotated[str | None, doc("A sentence for people.")] = None
 
 
-class WorkerStatus(View):
+class WorkerStatus(View, frozen=True, kw_only=True):
     """How one worker of the job is doing."""
 
     name: Annotated[str, doc("WORKER_NAME of the worker.", required=True)] = ""
@@ -153,7 +153,7 @@ class WorkerStatus(View):
     last_report_time: Annotated[datetime | None, doc("When the worker last reported.")] = None
 
 
-class FederatedLearningJobStatus(View):
+class FederatedLearningJobStatus(View, frozen=True, kw_only=True):
     """How the job is doing."""
 
     phase: Annotated[str | None, doc("Pending, Running, Succeeded or Failed.")] = None
@@ -174,7 +174,7 @@ class FederatedLearningJobStatus(View):
     workers: Annotated[tuple[WorkerStatus, ...] | None, doc("How each worker is doing.")] = None
 
 
-class FederatedLearningJob(View):
+class FederatedLearningJob(View, frozen=True, kw_only=True):
     """Workers on several nodes train one model; the data stays where it lies."""
 
     metadata: ObjectMeta = ObjectMeta()

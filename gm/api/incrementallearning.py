@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-class DatasetShare(View):
+class DatasetShare(View, frozen=True, kw_only=True):
     """The data, and how much of it is for training."""
 
     name: Annotated[str, doc("Name of the Dataset.", required=True)] = ""
@@ -40,14 +40,14 @@ class DatasetShare(View):
     ] = 0.0
 
 
-class Timer(View):
+class Timer(View, frozen=True, kw_only=True):
     """A time of day in which the stage may start."""
 
     start: Annotated[str, doc("Not before this time: HH:MM.", required=True)] = ""
     end: Annotated[str, doc("Not after this time: HH:MM.", required=True)] = ""
 
 
-class TriggerCondition(View):
+class TriggerCondition(View, frozen=True, kw_only=True):
     """A comparison that must hold before the stage starts."""
 
     operator: Annotated[str, doc("One of >, >=, =, ==, <, <=.", required=True)] = ""
@@ -55,7 +55,7 @@ class TriggerCondition(View):
     metric: Annotated[str, doc("Name of the metric, such as num_of_samples.", required=True)] = ""
 
 
-class Trigger(View):
+class Trigger(View, frozen=True, kw_only=True):
     """When a stage starts."""
 
     check_period_seconds: Annotated[
@@ -67,14 +67,14 @@ class Trigger(View):
     ] = TriggerCondition()
 
 
-class TrainSpec(View):
+class TrainSpec(View, frozen=True, kw_only=True):
     """The training stage."""
 
     template: Annotated[PodTemplate | None, TEMPLATE] = None
     trigger: Annotated[Trigger, doc("When training starts.", required=True)] = Trigger()
 
 
-class EvalSpec(View):
+class EvalSpec(View, frozen=True, kw_only=True):
     """The evaluation stage."""
 
     initial_eval_model: Annotated[
@@ -83,7 +83,7 @@ class EvalSpec(View):
     template: Annotated[PodTemplate | None, TEMPLATE] = None
 
 
-class DeployModel(View):
+class DeployModel(View, frozen=True, kw_only=True):
     """The model that inference serves."""
 
     name: Annotated[str, doc("Name of the Model.", required=True)] = ""
@@ -95,7 +95,7 @@ class DeployModel(View):
     ] = None
 
 
-class DeploySpec(View):
+class DeploySpec(View, frozen=True, kw_only=True):
     """The deployment stage, and inference."""
 
     model: Annotated[DeployModel, doc("The model that inference serves.", required=True)] = (
@@ -108,7 +108,7 @@ class DeploySpec(View):
     template: Annotated[PodTemplate | None, TEMPLATE] = None
 
 
-class IncrementalLearningJobSpec(View):
+class IncrementalLearningJobSpec(View, frozen=True, kw_only=True):
     """The data, the models and the three stages."""
 
     dataset: Annotated[DatasetShare, doc("The data.", required=True)] = DatasetShare()
@@ -122,7 +122,7 @@ class IncrementalLearningJobSpec(View):
     credential_name: Annotated[str | None, CREDENTIAL_NAME] = None
 
 
-class StageCondition(View):
+class StageCondition(View, frozen=True, kw_only=True):
     """One entry of the job's history."""
 
     type: Annotated[
@@ -140,7 +140,7 @@ class StageCondition(View):
     data: Annotated[str | None, doc("Input or output of the stage, as JSON.")] = None
 
 
-class IncrementalLearningJobStatus(View):
+class IncrementalLearningJobStatus(View, frozen=True, kw_only=True):
     """How the job is doing."""
 
     conditions: Annotated[
@@ -150,7 +150,7 @@ class IncrementalLearningJobStatus(View):
     completion_time: Annotated[datetime | None, doc("When the job completed.")] = None
 
 
-class IncrementalLearningJob(View):
+class IncrementalLearningJob(View, frozen=True, kw_only=True):
     """A model is trained, evaluated and deployed again as new data comes in."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class HorizontalPodAutoscaling(View):
+class HorizontalPodAutoscaling(View, frozen=True, kw_only=True):
     """How the worker's Deployment scales; fields as in autoscaling/v2."""
 
     min_replicas: Annotated[
@@ -44,7 +44,7 @@ class HorizontalPodAutoscaling(View):
     )
 
 
-class EdgeWorker(View):
+class EdgeWorker(View, frozen=True, kw_only=True):
     """The worker at the edge."""
 
     model: Annotated[Reference, doc("The small model.", required=True)] = Reference()
@@ -56,7 +56,7 @@ class EdgeWorker(View):
     hpa: Annotated[HorizontalPodAutoscaling | None, doc("How the worker scales.")] = None
 
 
-class CloudWorker(View):
+class CloudWorker(View, frozen=True, kw_only=True):
     """The worker in the cloud."""
 
     model: Annotated[Reference, doc("The big model.", required=True)] = Reference()
@@ -65,7 +65,7 @@ class CloudWorker(View):
     hpa: Annotated[HorizontalPodAutoscaling | None, doc("How the worker scales.")] = None
 
 
-class JointInferenceServiceSpec(View):
+class JointInferenceServiceSpec(View, frozen=True, kw_only=True):
     """The two workers."""
 
     edge_worker: Annotated[EdgeWorker, doc("The worker at the edge.", required=True)] = EdgeWorker()
@@ -74,7 +74,7 @@ class JointInferenceServiceSpec(View):
     )
 
 
-class ServiceCondition(View):
+class ServiceCondition(View, frozen=True, kw_only=True):
     """One statement about the service."""
 
     type: Annotated[str, doc("Pending, Running, Failed or another type.", required=True)] = ""
@@ -87,7 +87,7 @@ class ServiceCondition(View):
     message: Annotated[str | None, doc("A sentence for people.")] = None
 
 
-class JointInferenceServiceStatus(View):
+class JointInferenceServiceStatus(View, frozen=True, kw_only=True):
     """How the service is doing."""
 
     conditions: Annotated[
@@ -101,7 +101,7 @@ class JointInferenceServiceStatus(View):
     ] = None
 
 
-class JointInferenceService(View):
+class JointInferenceService(View, frozen=True, kw_only=True):
     """A small model at the edge answers; hard examples go to a big one in the cloud."""
 
     metadata: ObjectMeta = ObjectMeta()

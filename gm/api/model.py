@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-class ModelSpec(View):
+class ModelSpec(View, frozen=True, kw_only=True):
     """Where the model lies."""
 
     url: Annotated[
@@ -35,14 +35,14 @@ class ModelSpec(View):
     credential_name: Annotated[str | None, CREDENTIAL_NAME] = None
 
 
-class ModelStatus(View):
+class ModelStatus(View, frozen=True, kw_only=True):
     """What jobs reported about the model."""
 
     update_time: Annotated[datetime | None, doc("When the model last changed.")] = None
     metrics: Annotated[tuple[Metric, ...] | None, doc("The model's newest metrics.")] = None
 
 
-class Model(View):
+class Model(View, frozen=True, kw_only=True):
     """A model that jobs read, train or serve."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -7,5 +7,5 @@ from gm.api.schema import View
 __all__ = ["PodTemplateSpec"]
 
 
-class PodTemplateSpec(View):
+class PodTemplateSpec(View, frozen=True, kw_only=True):
     """The pod to make."""
