@@ -1,0 +1,117 @@
+"""``gm demo``: one federated job on this machine, from submission to the trained model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from gm.api.meta import Json
+from gm.errors import GmError
+from gm.kube import Client
+from gm.local.apply import apply, load_manifests
+from gm.local.directory import StateDirectory
+from gm.local.example import example_manifest, write_example_data
+from gm.local.network import LoopbackNetwork
+from gm.local.snapshot import Snapshot, accuracies
+from gm.local.story import Story
+from gm.local.system import DEFAULT_NODES, System, running_system
+from gm.local.up import API_PORT
+from gm.local.view import View
+
+__all__ = ["DemoFailed", "DemoSettings", "demo"]
+
+NAMESPACE = "default"
+
+
+class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``gm demo`` was asked for. ``timeout_seconds`` bounds the job, not the start."""
+
+    directory: Path = Path("gm-demo")
+    timeout_seconds: float = 300
+
+
+class DemoFailed(GmError):
+    """The job did not get to its model; the message says why and where the logs are."""
+
+
+async def demo(settings: DemoSettings, stopping: asyncio.Event, view: View) -> bool:
+    """Run the example job; True if it succeeded, False if ``stopping`` was set before.
+
+    Raises: ConfigError; DemoFailed; ProgramDied, the last two within an ExceptionGroup.
+    """
+    manifest = example_manifest()
+    with (
+        StateDirectory(settings.directory, fresh=True) as directory,
+        LoopbackNetwork() as network,
+    ):
+        view.say(f"writing the nodes' data to {directory.nodes}")
+        await asyncio.to_thread(write_example_data, directory.nodes)
+        view.say(f"starting an API server, GM and the nodes {', '.join(DEFAULT_NODES)}")
+        async with running_system(
+            directory, network, nodes=DEFAULT_NODES, port=API_PORT, say=view.say
+        ) as system:
+            return await _train(system, manifest, settings, stopping, view)
+
+
+async def _train(
+    system: System, manifest: Path, settings: DemoSettings, stopping: asyncio.Event, view: View
+) -> bool:
+    async with await Client.connect(kubeconfig=str(system.kubeconfig)) as client:
+        objects = load_manifests(manifest)
+        job = next(o for o in objects if o["kind"] == "FederatedLearningJob")
+        story = Story(client, namespace=NAMESPACE, job=job)
+        async with story.following():
+            view.show(story.snapshot())
+            view.say(f"kubectl apply -f {manifest}")
+            for item in objects:
+                view.say(await apply(client, item, namespace=NAMESPACE))
+            ended = await _watch(story, settings, stopping, view)
+        if ended is None:
+            return False
+        _judge(ended, model_file(system, objects, job), system)
+        for line in summary(ended, model_file(system, objects, job)):
+            view.say(line)
+        return True
+
+
+async def _watch(
+    story: Story, settings: DemoSettings, stopping: asyncio.Event, view: View
+) -> Snapshot | None:
+    """Show the job until it ends or time is up; None if ``stopping`` came first."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.timeout_seconds
+    while not stopping.is_set():
+        snapshot = story.snapshot()
+        view.show(snapshot)
+        phase = snapshot.job.phase if snapshot.job else ""
+        if phase in ("Succeeded", "Failed") or loop.time() >= deadline:
+            return snapshot
+        await story.wait_changed(stopping, timeout_seconds=deadline - loop.time())
+    return None
+
+
+def model_file(system: System, objects: list[Json], job: Json) -> Path:
+    """Where the job's final model lies: its Model's URL under the aggregator's node's root."""
+    aggregation = job["spec"]["aggregationWorker"]
+    models = {o["metadata"]["name"]: o["spec"]["url"] for o in objects if o["kind"] == "Model"}
+    url: str = models[aggregation["model"]["name"]]
+    node = aggregation["template"]["spec"]["nodeName"]
+    return system.directory.nodes / node / url.lstrip("/")
+
+
+def _judge(ended: Snapshot, model: Path, system: System) -> None:
+    job, logs = ended.job, f"logs are in {system.directory.logs}"
+    if job is None or job.phase != "Succeeded":
+        phase = job.phase if job else "missing"
+        why = f": {job.problem}" if job and job.problem else ""
+        raise DemoFailed(f"the job did not succeed, it is {phase}{why}; {logs}")
+    if not model.is_file():
+        raise DemoFailed(f"the job succeeded but left no model at {model}; {logs}")
+
+
+def summary(ended: Snapshot, model: Path) -> list[str]:
+    """The last lines: how good the model is, and where it lies."""
+    shown = ", ".join(f"{name} {value:.3f}" for name, value in accuracies(ended))
+    return [f"accuracy on data that nobody trained on: {shown}", f"the model: {model}"]
