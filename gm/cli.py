@@ -153,6 +153,7 @@ def _apiserver(arguments: argparse.Namespace, ready: Ready) -> int:
 def _manager(arguments: argparse.Namespace, ready: Ready) -> int:
     from gm import config
     from gm.controllers.manager import Manager
+    from gm.web.probes import serving_probes
 
     environ = dict(os.environ)
     if arguments.kubeconfig:
@@ -169,7 +170,11 @@ def _manager(arguments: argparse.Namespace, ready: Ready) -> int:
             await manager.wait_ready()
             ready()
 
-        async with asyncio.TaskGroup() as group:
+        health = settings.health
+        async with (
+            serving_probes(health.address, health.port, problems=manager.problems),
+            asyncio.TaskGroup() as group,
+        ):
             announcement = group.create_task(announce())
             await manager.run(stopping)
             announcement.cancel()
