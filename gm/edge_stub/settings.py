@@ -1,4 +1,4 @@
-"""Settings of one edge stub: the Local Controller and, optionally, the runner that plays its node."""
+"""Settings of one edge stub: the Local Controller and, optionally, the node around it."""
 
 from __future__ import annotations
 
