@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -77,6 +77,7 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
@@ -86,6 +87,13 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     def key(self) -> ObjectKey:
         """Namespace and name."""
         return ObjectKey(self.namespace, self.name)
+
+    @property
+    def deletion_requested(self) -> datetime | None:
+        """When removal was asked for: ``deletion_timestamp`` is when the grace period ends."""
+        if self.deletion_timestamp is None:
+            return None
+        return self.deletion_timestamp - timedelta(seconds=self.deletion_grace_period_seconds or 0)
 
 
 class Condition(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
