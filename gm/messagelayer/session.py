@@ -1,0 +1,159 @@
+"""What to say to one node and when: state machines without I/O, fed with times and events.
+
+A session compares the node's desired state, which the hub owns and changes under it, with what
+it knows the node to hold, and yields the next step. It never waits: whoever owns the socket calls
+:meth:`Session.poll` when ``wake`` was called, something arrived, or ``deadline`` has come.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from gm.messagelayer.message import Desired, Report, WireKey
+
+__all__ = ["Action", "Close", "Commit", "Gate", "NodeState", "Ping", "Send", "Session", "Timing"]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of a session in seconds, those that are no settings; tests make them small."""
+
+    same_key_seconds: float = 0.5  # the Go LC handles frames concurrently: keep one key's apart
+    delete_confirm_seconds: float = 30.0  # long enough for the LC to have persisted it
+    hello_seconds: float = 10.0
+    handshake_seconds: float = 10.0
+    close_seconds: float = 5.0
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Write this websocket frame."""
+
+    frame: bytes
+
+
+class Ping(msgspec.Struct, frozen=True, gc=False):
+    """Write a ping that carries ``number``; :meth:`Session.ponged` wants to know of its pong."""
+
+    number: int
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """Make these changes of the record durable (:class:`gm.messagelayer.record.Claim`)."""
+
+    changes: dict[WireKey, int]
+
+
+class Close(msgspec.Struct, frozen=True, gc=False):
+    """Close the connection; nothing follows."""
+
+    code: int
+    reason: str
+
+
+Action = Send | Ping | Commit | Close
+
+
+class Gate(Protocol):
+    """What may be sent at all, which is the same for all nodes."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether desired state is full, so that absence means "shall not hold"."""
+
+    def may_send(self, key: WireKey) -> bool:
+        """Whether ``key``'s kind is listed completely and its namespace is watched."""
+
+
+class NodeState:
+    """What the hub knows of one node; its session reads it and notes what it quarantines."""
+
+    __slots__ = ("desired", "name", "quarantined", "session")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.desired: dict[WireKey, Desired] = {}
+        self.session: Session | None = None
+        self.quarantined: dict[WireKey, str] = {}
+
+
+class Session(abc.ABC):
+    """What both wires share."""
+
+    protocol: str
+
+    def __init__(self, state: NodeState, gate: Gate, *, max_frame_bytes: int) -> None:
+        self.node = state.name
+        self.wake: Callable[[], None] = _nobody
+        self.resume_reading: Callable[[], None] = _nobody
+        self._state, self._gate = state, gate
+        self._max_frame_bytes = max_frame_bytes
+        self._queue: dict[WireKey, None] = {}  # keys to look at, in order, each once
+        self._closing: Close | None = None
+
+    def changed(self, key: WireKey) -> None:
+        """Desired state of ``key`` is another one now."""
+        self._queue[key] = None
+        self.wake()
+
+    def close(self, code: int, reason: str) -> None:
+        """End the session, for a reason that is told to the peer and the log."""
+        self._closing = self._closing or Close(code, reason)
+        self.wake()
+
+    @property
+    @abc.abstractmethod
+    def deadline(self) -> float | None:
+        """When to poll again although nothing happens."""
+
+    @property
+    @abc.abstractmethod
+    def pending(self) -> int:
+        """Objects of which the node does not have, as far as known, the desired version."""
+
+    @abc.abstractmethod
+    def held(self) -> list[WireKey]:
+        """What the node holds as far as known."""
+
+    @abc.abstractmethod
+    def poll(self, now: float, *, room: bool) -> list[Action]:
+        """What to do next; without ``room`` nothing that is large. Empty: nothing for now."""
+
+    @abc.abstractmethod
+    def receive(self, payload: bytes, *, is_text: bool, now: float) -> Report | None:
+        """Take a message from the node; a report is for the hub.
+
+        Raises: MalformedFrame, which costs nothing but this message.
+        """
+
+    @abc.abstractmethod
+    def opened(self) -> None:
+        """The gate lets more pass than before."""
+
+    @abc.abstractmethod
+    def acknowledge(self, ids: tuple[int, ...], error: str) -> None:
+        """The reports with these numbers are taken, or refused because of ``error``."""
+
+    def ponged(self, number: int, now: float) -> None:  # noqa: B027 # v2 has acks and no use for it
+        """The pong to ping ``number`` has come."""
+
+    def _fits(self, key: WireKey, frame: bytes) -> bool:
+        """Whether ``frame`` may be sent; if not, its object is quarantined."""
+        if len(frame) <= self._max_frame_bytes:
+            self._state.quarantined.pop(key, None)
+            return True
+        if key not in self._state.quarantined:
+            self._quarantine(key, f"frame of {len(frame)} bytes: {self._max_frame_bytes} allowed")
+        return False
+
+    def _quarantine(self, key: WireKey, why: str) -> None:
+        self._state.quarantined[key] = why
+
+
+def _nobody() -> None:
+    """Nobody listens yet, or any more."""
+
+
+Held = Mapping[WireKey, int]
