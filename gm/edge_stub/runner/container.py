@@ -27,7 +27,8 @@ _REPORT_BYTES = 1 << 20
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to execute: ``env`` is the whole environment, ``log`` the file for its output.
 
-    ``marker`` tells the processes of this container from all others on the machine.
+    ``marker`` tells the processes of this container from all others on the machine. ``mounts``
+    maps mount paths to the real ones that ``argv`` and ``env`` have already.
     """
 
     argv: tuple[str, ...]
@@ -36,6 +37,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     log: Path
     log_max_bytes: int
     marker: str
+    mounts: dict[str, str] = {}
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,9 +184,7 @@ class ContainerProcess:
     def _shim_is_gone(self) -> None:
         """Only a SIGKILL ends a shim without a report; its main process died with it."""
         kill_marked(self._order.marker)
-        self._end(
-            137, "Error", "killed together with its supervisor", datetime.now(UTC), signum=9
-        )
+        self._end(137, "Error", "killed together with its supervisor", datetime.now(UTC), signum=9)
 
     def _end(
         self, code: int, reason: str, message: str, finished_at: datetime, *, signum: int = 0

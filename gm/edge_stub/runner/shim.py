@@ -129,7 +129,7 @@ def _execute(order: dict[str, Any], shim_pid: int, outputs: tuple[int, int], err
         os.execvpe(argv[0], argv, order["env"])  # noqa: S606 - the very purpose, and no shell
     except OSError as exc:
         os.write(errors, f"{exc.errno or 0} {exc.filename or argv[0]}".encode())
-    except BaseException as exc:  # noqa: BLE001 - a forked child must not run its parent's code
+    except BaseException as exc:
         os.write(errors, f"0 {exc}".encode())
     finally:
         os._exit(127)
