@@ -33,7 +33,7 @@ def load_manifests(path: Path) -> list[Json]:
         documents = list(yaml.safe_load_all(path.read_text()))
     except (OSError, yaml.YAMLError) as exc:
         raise ConfigError(f"can not read {path}: {exc}") from None
-    manifests: list[Json] = [document for document in documents if document is not None]
+    manifests: list[Any] = [document for document in documents if document is not None]
     for manifest in manifests:
         if not isinstance(manifest, dict) or "kind" not in manifest:
             raise ConfigError(f"{path}: every document must be an object with a kind")

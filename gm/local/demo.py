@@ -97,7 +97,7 @@ def model_file(system: System, objects: list[Json], job: Json) -> Path:
     aggregation = job["spec"]["aggregationWorker"]
     models = {o["metadata"]["name"]: o["spec"]["url"] for o in objects if o["kind"] == "Model"}
     url: str = models[aggregation["model"]["name"]]
-    node = aggregation["template"]["spec"]["nodeName"]
+    node: str = aggregation["template"]["spec"]["nodeName"]
     return system.directory.nodes / node / url.lstrip("/")
 
 

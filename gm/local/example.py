@@ -30,10 +30,8 @@ def write_example_data(nodes: Path) -> None:
 
     Raises: ConfigError if the optional dependencies of the example are not installed.
     """
-    try:
-        from gm.examples.federated.prepare import prepare
-    except ImportError as exc:
-        raise ConfigError(
-            f"the example needs {exc.name}, which is not installed: pip install 'gm[examples]'"
-        ) from None
+    from gm.examples.federated.prepare import missing_packages, prepare
+
+    if missing := missing_packages():
+        raise ConfigError(f"the example needs {' and '.join(missing)}: pip install 'gm[examples]'")
     prepare(nodes)
