@@ -1,0 +1,330 @@
+"""The built-in kinds: what they are called, how they are served, which rules they follow."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib.resources
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from gm.api.meta import Json, ResourceType
+from gm.devcluster import columns, crds, defaults, events, reviews, validation
+from gm.devcluster.info import ResourceInfo, User
+from gm.devcluster.metadata import dns_label, service_name
+from gm.devcluster.preparing import BuiltinBehaviour
+from gm.devcluster.schema import Schema
+
+__all__ = ["definitions", "git_version", "resources"]
+
+_CORE = "io.k8s.api.core.v1"
+_SINGULAR = {"Endpoints": "endpoints"}
+
+
+@functools.cache
+def _data() -> Json:
+    packed = importlib.resources.files("gm.devcluster").joinpath("data/openapi.json.gz")
+    data: Json = msgspec.json.decode(gzip.decompress(packed.read_bytes()))
+    return data
+
+
+def definitions() -> Json:
+    """Kubernetes' own OpenAPI schemas of the built-in kinds, by name."""
+    schemas: Json = _data()["schemas"]
+    return schemas
+
+
+def git_version() -> str:
+    """The Kubernetes version that the built-in kinds follow."""
+    return str(_data()["gitVersion"])
+
+
+def _status(value: Json) -> Callable[[Json], None]:
+    """A new object's status is ``value``, whatever the client sent."""
+
+    def begin(obj: Json) -> None:
+        obj["status"] = dict(value)
+
+    return begin
+
+
+def _begin_namespace(obj: Json) -> None:
+    obj["status"] = {"phase": "Active"}
+    spec = obj.setdefault("spec", {})
+    if "kubernetes" not in (finalizers := spec.setdefault("finalizers", [])):
+        finalizers.append("kubernetes")
+
+
+def _carry_namespace(new: Json, old: Json) -> None:
+    new["spec"] = old.get("spec", {})  # finalizers leave through /finalize only
+
+
+def _begin_crd(obj: Json) -> None:
+    obj["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "storedVersions": []}
+
+
+def _carry_service(new: Json, old: Json) -> None:
+    """What was given out stays given out when an update leaves it out."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if "ExternalName" in (before.get("type"), after.get("type")):
+        return
+    for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if field in before and not after.get(field):
+            after[field] = before[field]
+    if after.get("type") not in ("NodePort", "LoadBalancer"):
+        for port in after.get("ports") or []:
+            if before.get("type") != after.get("type"):
+                port.pop("nodePort", None)
+        return
+    given = {(p.get("port"), p.get("protocol", "TCP")): p for p in before.get("ports") or []}
+    for port in after.get("ports") or []:
+        known = given.get((port.get("port"), port.get("protocol", "TCP")), {})
+        if not port.get("nodePort") and known.get("nodePort"):
+            port["nodePort"] = known["nodePort"]
+
+
+_POD = BuiltinBehaviour(
+    begin=_status({"phase": "Pending"}),
+    defaults=defaults.pod,
+    validate=validation.pod,
+    validate_change=validation.pod_change,
+)
+_SERVICE = BuiltinBehaviour(
+    name_rule=service_name,
+    begin=_status({"loadBalancer": {}}),
+    defaults=defaults.service,
+    validate=validation.service,
+    carry=_carry_service,
+    validate_change=validation.service_change,
+)
+_CRD = BuiltinBehaviour(
+    begin=_begin_crd,
+    defaults=defaults.custom_resource_definition,
+    validate=crds.validate,
+    validate_change=crds.validate_change,
+)
+_PLAIN = BuiltinBehaviour()
+
+
+def _info(
+    schema: str,
+    plural: str,
+    behaviour: BuiltinBehaviour = _PLAIN,
+    *,
+    group: str = "",
+    version: str = "v1",
+    namespaced: bool = True,
+    **more: Any,
+) -> ResourceInfo:
+    kind = schema.rsplit(".", 1)[1]
+    resource = ResourceType(
+        group=group, version=version, kind=kind, plural=plural, namespaced=namespaced
+    )
+    reference = {"$ref": f"#/components/schemas/{schema}"}
+    settings: dict[str, Any] = {
+        "storage": resource,
+        "singular": _SINGULAR.get(kind, kind.lower()),
+        "list_kind": f"{kind}List",
+        "columns": columns.BUILTIN.get(kind, columns.DEFAULT),
+        **more,
+    }
+    for field in ("short_names", "categories"):
+        settings[field] = tuple(str(settings.get(field, "")).split())
+    for field in ("subresources", "selectable_fields"):
+        settings[field] = frozenset(str(settings.get(field, "")).split())
+    return ResourceInfo(
+        resource=resource,
+        schema=Schema(reference, definitions()),
+        behaviour=behaviour,
+        **settings,
+    )
+
+
+def _review(group: str, kind: str, answer: Callable[[Json, User], Json]) -> ResourceInfo:
+    return _info(
+        f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}",
+        f"{kind.lower()}s",
+        BuiltinBehaviour(name_rule=lambda _: "", named=False),
+        group=group,
+        namespaced=False,
+        verbs=("create",),
+        answer=answer,
+    )
+
+
+_INVOLVED = " ".join(
+    f"involvedObject.{field}"
+    for field in ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+)
+_EVENT_FIELDS = f"{_INVOLVED} reason reportingComponent source type"
+_POD_FIELDS = (
+    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "
+    "status.phase status.podIP status.nominatedNodeName"
+)
+
+
+def _core() -> Iterable[ResourceInfo]:
+    config = BuiltinBehaviour(
+        validate=validation.config_data, validate_change=validation.config_data_change
+    )
+    yield _info(f"{_CORE}.ConfigMap", "configmaps", config, short_names="cm")
+    yield _info(
+        f"{_CORE}.Endpoints",
+        "endpoints",
+        BuiltinBehaviour(defaults=defaults.endpoints),
+        short_names="ep",
+    )
+    yield _info(
+        f"{_CORE}.Event",
+        "events",
+        BuiltinBehaviour(defaults=defaults.core_event, validate=validation.core_event),
+        short_names="ev",
+        selectable_fields=_EVENT_FIELDS,
+    )
+    yield _info(
+        f"{_CORE}.Namespace",
+        "namespaces",
+        BuiltinBehaviour(
+            name_rule=dns_label,
+            begin=_begin_namespace,
+            defaults=defaults.namespace,
+            carry=_carry_namespace,
+        ),
+        namespaced=False,
+        short_names="ns",
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        subresources="status",
+        selectable_fields="status.phase",
+    )
+    yield _info(
+        f"{_CORE}.Node",
+        "nodes",
+        namespaced=False,
+        short_names="no",
+        subresources="status",
+        selectable_fields="spec.unschedulable",
+    )
+    yield _info(
+        f"{_CORE}.PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        BuiltinBehaviour(
+            begin=_status({"phase": "Pending"}), defaults=defaults.persistent_volume_claim
+        ),
+        short_names="pvc",
+        subresources="status",
+    )
+    yield _info(
+        f"{_CORE}.Pod",
+        "pods",
+        _POD,
+        short_names="po",
+        categories="all",
+        subresources="binding eviction log status",
+        selectable_fields=_POD_FIELDS,
+    )
+    yield _info(
+        f"{_CORE}.Secret",
+        "secrets",
+        BuiltinBehaviour(
+            defaults=defaults.secret,
+            validate=validation.config_data,
+            validate_change=validation.secret_change,
+        ),
+        selectable_fields="type",
+    )
+    yield _info(f"{_CORE}.ServiceAccount", "serviceaccounts", short_names="sa")
+    yield _info(
+        f"{_CORE}.Service",
+        "services",
+        _SERVICE,
+        short_names="svc",
+        categories="all",
+        subresources="status",
+        selectable_fields="spec.clusterIP spec.type",
+    )
+
+
+def _groups() -> Iterable[ResourceInfo]:
+    yield _info(
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+        "customresourcedefinitions",
+        _CRD,
+        group="apiextensions.k8s.io",
+        namespaced=False,
+        short_names="crd crds",
+        categories="api-extensions",
+        subresources="status",
+    )
+    for kind, short, rules in (
+        (
+            "Deployment",
+            "deploy",
+            BuiltinBehaviour(
+                begin=_status({}),
+                defaults=defaults.deployment,
+                validate=validation.deployment,
+                validate_change=validation.deployment_change,
+            ),
+        ),
+        (
+            "ReplicaSet",
+            "rs",
+            BuiltinBehaviour(
+                begin=_status({}),
+                defaults=defaults.replica_set,
+                validate=validation.replica_set,
+                validate_change=validation.deployment_change,
+            ),
+        ),
+    ):
+        yield _info(
+            f"io.k8s.api.apps.v1.{kind}",
+            f"{kind.lower()}s",
+            rules,
+            group="apps",
+            short_names=short,
+            categories="all",
+            subresources="status",
+        )
+    yield _info(
+        "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        BuiltinBehaviour(begin=_status({}), defaults=defaults.horizontal_pod_autoscaler),
+        group="autoscaling",
+        version="v2",
+        short_names="hpa",
+        categories="all",
+        subresources="status",
+    )
+    yield _info("io.k8s.api.coordination.v1.Lease", "leases", group="coordination.k8s.io")
+    yield _info(
+        "io.k8s.api.discovery.v1.EndpointSlice",
+        "endpointslices",
+        BuiltinBehaviour(defaults=defaults.endpoint_slice),
+        group="discovery.k8s.io",
+    )
+    yield _info(
+        "io.k8s.api.events.v1.Event",
+        "events",
+        group="events.k8s.io",
+        short_names="ev",
+        selectable_fields=_EVENT_FIELDS,
+        storage=ResourceType(version="v1", kind="Event", plural="events"),
+        to_storage=events.to_core,
+        from_storage=events.to_events_v1,
+    )
+
+
+def _reviews() -> Iterable[ResourceInfo]:
+    authorization = "authorization.k8s.io"
+    yield _review("authentication.k8s.io", "SelfSubjectReview", reviews.self_review)
+    yield _review(authorization, "SelfSubjectAccessReview", reviews.access_review)
+    yield _review(authorization, "SelfSubjectRulesReview", reviews.rules_review)
+    yield _review(authorization, "SubjectAccessReview", reviews.access_review)
+
+
+def resources() -> list[ResourceInfo]:
+    """All built-in resources, core kinds first."""
+    return [*_core(), *_groups(), *_reviews()]

@@ -1,0 +1,123 @@
+"""From a request's body to an object, with the keys that it repeats."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from gm.api.meta import Json
+from gm.devcluster import protobuf
+from gm.devcluster.schema import join
+from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
+
+__all__ = ["MEDIA_TYPES", "decode", "identify"]
+
+MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object as its key-value pairs, before repeated keys are lost."""
+
+
+def decode(body: bytes, media_type: str, *, kind: str) -> tuple[Json, list[str]]:
+    """The object in ``body``, and one message for each repeated key (``duplicate field "..."``).
+
+    ``media_type`` is the Content-Type without parameters (empty counts as JSON), ``kind`` what
+    the resource holds. Raises: StatusError, 400 for what can not be read, 415 for other media
+    types.
+    """
+    if media_type == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body), []
+    if media_type in ("application/json", ""):
+        value, duplicates = _decode_json(body, kind)
+    elif media_type == "application/yaml":
+        value, duplicates = _decode_yaml(body, kind)
+    else:
+        raise unsupported_media_type(MEDIA_TYPES)
+    if not isinstance(value, dict):
+        raise _unrecognised(kind, f"couldn't get version/kind; {_go_kind(value)}", body)
+    return value, duplicates
+
+
+def identify(obj: Json, *, kind: str, body: bytes = b"") -> None:
+    """Raises: StatusError 400 if ``obj`` does not say what it is."""
+    for field, label in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+        if not isinstance(obj.get(field), str) or not obj[field]:
+            shown = body.decode(errors="replace").strip() or json.dumps(obj)
+            raise _unrecognised(kind, f"Object '{label}' is missing in '{shown}'", body)
+
+
+def _unrecognised(kind: str, why: str, body: bytes) -> StatusError:
+    shown = body[:1024].decode(errors="replace").strip()
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+    )
+
+
+def _go_kind(value: Any) -> str:
+    names = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+    got = names.get(type(value), "null")
+    return f"json parse error: json: cannot unmarshal {got} into Go value of type struct"
+
+
+def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
+    duplicates: list[str] = []
+    try:
+        parsed = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError) as exc:
+        raise _unrecognised(
+            kind, f"couldn't get version/kind; json parse error: {exc}", body
+        ) from exc
+    return _plain(parsed, "", duplicates), duplicates
+
+
+def _plain(value: Any, path: str, duplicates: list[str]) -> Any:
+    if isinstance(value, _Pairs):
+        result: Json = {}
+        for key, item in value:
+            where = join(path, key)
+            if key in result:
+                duplicates.append(f'duplicate field "{where}"')
+            result[key] = _plain(item, where, duplicates)
+        return result
+    if isinstance(value, list):
+        return [_plain(item, f"{path}[{i}]", duplicates) for i, item in enumerate(value)]
+    return value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as kubectl reads it, but timestamps stay text and repeated keys are noted."""
+
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self.duplicates: list[str] = []
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping; its keys are seen here before the last of equal ones wins."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if (text := str(key.value)) in seen:
+                line = key.start_mark.line + 1
+                self.duplicates.append(f'line {line}: key "{text}" already set in map')
+            seen.add(text)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _decode_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:
+    loader = _Loader(body)
+    try:
+        value = loader.get_single_data()
+    except yaml.YAMLError as exc:
+        problem = " ".join(str(exc).split())
+        raise _unrecognised(kind, f"yaml parse error: {problem}", body) from exc
+    finally:
+        loader.dispose()
+    return value, loader.duplicates

@@ -1,0 +1,226 @@
+"""Rules for names, labels and the rest of ``metadata``, in the words of kube-apiserver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from gm.api.meta import Json
+from gm.devcluster.status import Cause
+
+__all__ = [
+    "dns_label",
+    "dns_subdomain",
+    "duplicate",
+    "forbidden",
+    "invalid_value",
+    "quoted",
+    "required",
+    "service_name",
+    "unsupported",
+    "validate_metadata",
+    "validate_update",
+]
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    f"for validation is '{_SUBDOMAIN.pattern}')"
+)
+_ANNOTATIONS_BYTES = 256 * 1024
+
+
+def quoted(value: Any) -> str:
+    """A value as error messages show it."""
+    return msgspec.json.encode(value).decode()
+
+
+def invalid_value(field: str, value: Any, why: str) -> Cause:
+    """``FIELD: Invalid value: VALUE: WHY``."""
+    return Cause("FieldValueInvalid", f"Invalid value: {quoted(value)}: {why}", field)
+
+
+def required(field: str, why: str = "") -> Cause:
+    """``FIELD: Required value: WHY``."""
+    return Cause("FieldValueRequired", "Required value" + (f": {why}" if why else ""), field)
+
+
+def unsupported(field: str, value: Any, allowed: list[str]) -> Cause:
+    """``FIELD: Unsupported value: VALUE: supported values: ...``."""
+    listed = ", ".join(quoted(item) for item in sorted(allowed))
+    message = f"Unsupported value: {quoted(value)}: supported values: {listed}"
+    return Cause("FieldValueNotSupported", message, field)
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    """``FIELD: Duplicate value: VALUE``."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {quoted(value)}", field)
+
+
+def forbidden(field: str, why: str) -> Cause:
+    """``FIELD: Forbidden: WHY``."""
+    return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
+
+
+def dns_subdomain(name: str) -> str:
+    """What is wrong with a name that must be a DNS-1123 subdomain; empty when nothing is."""
+    if len(name) > 253:
+        return "must be no more than 253 characters"
+    return "" if _SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_RULE
+
+
+def dns_label(name: str) -> str:
+    """What is wrong with a name that must be a DNS-1123 label; empty when nothing is."""
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    if _LABEL.fullmatch(name):
+        return ""
+    return (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+        "and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
+        f"regex used for validation is '{_LABEL.pattern}')"
+    )
+
+
+def service_name(name: str) -> str:
+    """What is wrong with a name that must be a DNS-1035 label; empty when nothing is."""
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    if _DNS_1035.fullmatch(name):
+        return ""
+    return (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
+        "an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or "
+        f"'abc-123', regex used for validation is '{_DNS_1035.pattern}')"
+    )
+
+
+def qualified_name(key: str) -> str:
+    """What is wrong with a label or annotation key; empty when nothing is."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return (
+            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
+            f"'123-abc', regex used for validation is '{_NAME_PART.pattern}') with an optional "
+            "DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        )
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if slash and (problem := dns_subdomain(prefix)):
+        return f"prefix part {problem}"
+    if not name:
+        return "name part must be non-empty"
+    if len(name) > 63:
+        return "name part must be no more than 63 characters"
+    if not _NAME_PART.fullmatch(name):
+        return (
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "
+            "and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+            f"regex used for validation is '{_NAME_PART.pattern}')"
+        )
+    return ""
+
+
+def label_value(value: str) -> str:
+    """What is wrong with a label's value; empty when nothing is."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    if _VALUE.fullmatch(value):
+        return ""
+    return (
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
+        "or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or "
+        f"'my_value',  or '12345', regex used for validation is '{_VALUE.pattern}')"
+    )
+
+
+def labels_causes(labels: Json, field: str) -> Iterator[Cause]:
+    """What is wrong with a map of labels."""
+    for key, value in labels.items():
+        if problem := qualified_name(key):
+            yield invalid_value(field, key, problem)
+        if problem := label_value(value or ""):
+            yield invalid_value(field, value, problem)
+
+
+def validate_metadata(
+    meta: Json, *, namespaced: bool, name_rule: Callable[[str], str]
+) -> list[Cause]:
+    """What is wrong with an object's metadata."""
+    causes: list[Cause] = []
+    name = meta.get("name")
+    if not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    elif problem := name_rule(name):
+        causes.append(invalid_value("metadata.name", name, problem))
+    if namespaced and not meta.get("namespace"):
+        causes.append(required("metadata.namespace"))
+    causes += labels_causes(meta.get("labels") or {}, "metadata.labels")
+    annotations = meta.get("annotations") or {}
+    for key in annotations:
+        if problem := qualified_name(key.lower()):
+            causes.append(invalid_value("metadata.annotations", key, problem))
+    size = sum(len(k.encode()) + len((v or "").encode()) for k, v in annotations.items())
+    if size > _ANNOTATIONS_BYTES:
+        causes.append(
+            Cause(
+                "FieldValueTooLong",
+                f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes",
+                "metadata.annotations",
+            )
+        )
+    causes += _owner_causes(meta.get("ownerReferences") or [])
+    causes += _finalizer_causes(meta.get("finalizers") or [])
+    return causes
+
+
+def _owner_causes(references: list[Json]) -> Iterator[Cause]:
+    field = "metadata.ownerReferences"
+    for index, reference in enumerate(references):
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(key):
+                why = "must not be empty" if key != "apiVersion" else "version must not be empty"
+                yield invalid_value(f"{field}[{index}].{key}", reference.get(key) or "", why)
+    controllers = [r for r in references if r.get("controller")]
+    if len(controllers) > 1:
+        names = " and ".join(f"{r.get('kind')}/{r.get('name')}" for r in controllers[:2])
+        why = f"Only one reference can have Controller set to true. Found {names}"
+        yield Cause("FieldValueInvalid", f"Invalid value: {quoted(references)}: {why}", field)
+
+
+def _finalizer_causes(finalizers: list[str]) -> Iterator[Cause]:
+    for index, finalizer in enumerate(finalizers):
+        if problem := qualified_name(finalizer):
+            yield invalid_value("metadata.finalizers", finalizer, problem)
+        elif "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion"):
+            yield invalid_value(
+                f"metadata.finalizers[{index}]",
+                finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            )
+
+
+def validate_update(new: Json, old: Json) -> list[Cause]:
+    """What is wrong with the change from ``old`` metadata to ``new``."""
+    if not old.get("deletionTimestamp"):
+        return []
+    added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
+    if not added:
+        return []
+    listed = ", ".join(quoted(finalizer) for finalizer in added)
+    return [
+        forbidden(
+            "metadata.finalizers",
+            "no new finalizers can be added if the object is being deleted, found new finalizers "
+            f"[]string{{{listed}}}",
+        )
+    ]

@@ -1,0 +1,150 @@
+"""What happens to an object of a built-in kind on a write: decode, default, validate."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gm.api.meta import Json
+from gm.devcluster.info import ResourceInfo
+from gm.devcluster.metadata import dns_subdomain, validate_metadata, validate_update
+from gm.devcluster.schema import TypeMismatch, check_types, normalise, prune
+from gm.devcluster.status import Cause, StatusError, bad_request, invalid
+
+__all__ = ["BuiltinBehaviour", "carry_metadata", "drop_unknown", "raise_causes"]
+
+SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def _nothing(_obj: Json) -> None:
+    """No defaults."""
+
+
+def _no_causes(_obj: Json) -> Iterable[Cause]:
+    return ()
+
+
+def _no_change_causes(_new: Json, _old: Json) -> Iterable[Cause]:
+    return ()
+
+
+def undecodable(info: ResourceInfo, obj: Json, why: str) -> StatusError:
+    """400: the body can not be turned into an object of the kind."""
+    kind, version = obj.get("kind", info.resource.kind), info.resource.version
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+def drop_unknown(
+    info: ResourceInfo, obj: Json, *, field_validation: str, duplicates: Sequence[str]
+) -> list[str]:
+    """Prune ``obj`` in place; returns warnings.
+
+    Raises: StatusError 400 if ``field_validation`` is ``Strict`` and there is anything to say.
+    """
+    unknown: list[str] = []
+    prune(info.schema, obj, unknown=unknown)
+    found = [*duplicates, *(f'unknown field "{path}"' for path in unknown)]
+    if found and field_validation == "Strict":
+        raise undecodable(info, obj, f"strict decoding error: {', '.join(found)}")
+    return [] if field_validation == "Ignore" else found
+
+
+def carry_metadata(new: Json, old: Json) -> None:
+    """Take from ``old`` the metadata that only the server writes."""
+    mine, stored = new.setdefault("metadata", {}), old["metadata"]
+    mine.pop("managedFields", None)  # field ownership is not tracked
+    mine.pop("selfLink", None)
+    for field in (*SERVER_OWNED, "generation", "namespace", "name", "generateName"):
+        if field in stored:
+            mine[field] = stored[field]
+        elif field != "generateName":
+            mine.pop(field, None)
+
+
+def raise_causes(info: ResourceInfo, obj: Json, causes: Sequence[Cause]) -> None:
+    """Raises: StatusError 422 if there are any causes."""
+    if causes:
+        resource = info.resource
+        name = obj.get("metadata", {}).get("name", "")
+        raise invalid(resource.kind, resource.group, name, causes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltinBehaviour:
+    """The rules of one built-in kind.
+
+    ``begin`` sets what a new object starts with whatever the client sent (its status),
+    ``defaults`` fills in what was left out, on every write.
+    """
+
+    named: bool = True
+    name_rule: Callable[[str], str] = dns_subdomain
+    begin: Callable[[Json], None] = _nothing
+    defaults: Callable[[Json], None] = _nothing
+    validate: Callable[[Json], Iterable[Cause]] = _no_causes
+    carry: Callable[[Json, Json], object] = lambda _new, _old: None
+    validate_change: Callable[[Json, Json], Iterable[Cause]] = _no_change_causes
+
+    def create(
+        self, info: ResourceInfo, obj: Json, *, field_validation: str, duplicates: Sequence[str]
+    ) -> list[str]:
+        """Prepare a new object, in place."""
+        warnings = self._decode(info, obj, field_validation, duplicates)
+        meta = obj.setdefault("metadata", {})
+        for field in ("managedFields", "selfLink", *SERVER_OWNED[2:]):
+            meta.pop(field, None)
+        self.begin(obj)
+        self._finish(info, obj)
+        raise_causes(info, obj, self._causes(info, obj))
+        return warnings
+
+    def update(
+        self,
+        info: ResourceInfo,
+        new: Json,
+        old: Json,
+        *,
+        subresource: str,
+        field_validation: str,
+        duplicates: Sequence[str],
+    ) -> list[str]:
+        """Prepare an object that replaces ``old``, in place."""
+        warnings = self._decode(info, new, field_validation, duplicates)
+        carry_metadata(new, old)
+        kept = (
+            [f for f in old if f not in ("metadata", "status")] if subresource == "status" else []
+        )
+        if not subresource and "status" in info.subresources:
+            kept = ["status"]
+        for field in kept:
+            new.pop(field, None)
+            if field in old:
+                new[field] = copy.deepcopy(old[field])
+        self.carry(new, old)
+        self._finish(info, new)
+        causes = [*validate_update(new["metadata"], old["metadata"]), *self._causes(info, new)]
+        raise_causes(info, new, [*causes, *self.validate_change(new, old)])
+        return warnings
+
+    def _decode(
+        self, info: ResourceInfo, obj: Json, field_validation: str, duplicates: Sequence[str]
+    ) -> list[str]:
+        warnings = drop_unknown(info, obj, field_validation=field_validation, duplicates=duplicates)
+        try:
+            check_types(info.schema, obj)
+        except TypeMismatch as exc:
+            raise undecodable(info, obj, str(exc)) from exc
+        return warnings
+
+    def _finish(self, info: ResourceInfo, obj: Json) -> None:
+        normalise(info.schema, obj)
+        self.defaults(obj)
+
+    def _causes(self, info: ResourceInfo, obj: Json) -> list[Cause]:
+        if not self.named:  # reviews are questions, not objects
+            return [*self.validate(obj)]
+        meta = obj["metadata"]
+        namespaced = info.resource.namespaced
+        causes = validate_metadata(meta, namespaced=namespaced, name_rule=self.name_rule)
+        return [*causes, *self.validate(obj)]

@@ -1,0 +1,261 @@
+"""Schemas of objects: one walk for pruning, defaults and patch hints, for built-ins and CRDs.
+
+A ``Schema`` is one node of an OpenAPI v3 schema with its references resolved on demand, since
+some schemas (that of a CRD, for one) contain themselves.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "Schema",
+    "TypeMismatch",
+    "apply_defaults",
+    "check_types",
+    "join",
+    "normalise",
+    "prune",
+]
+
+_REF = "#/components/schemas/"
+_EMBEDDED_FIELDS = ("apiVersion", "kind", "metadata")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/](?!=?$)|^=")
+
+
+class Schema:
+    """One node of a schema.
+
+    ``child(field)`` is the schema of an object's field, ``items`` that of a list's elements;
+    ``patch_merge_key`` and ``patch_strategy`` tell how a strategic merge patch treats a list.
+    """
+
+    def __init__(
+        self, raw: Mapping[str, Any], definitions: Mapping[str, Any] | None = None
+    ) -> None:
+        self._definitions = definitions if definitions is not None else {}
+        self.outer = raw
+        self.reference = ""
+        self.raw = self._resolve(raw)
+        self.type: str = self.raw.get("type", "")
+        self._properties: Mapping[str, Any] = self.raw.get("properties") or {}
+        self._children: dict[str, Schema] = {}
+        self._items: Schema | None = None
+        self.patch_merge_key: str = raw.get("x-kubernetes-patch-merge-key", "")
+        self.patch_strategy: str = raw.get("x-kubernetes-patch-strategy", "")
+        self.list_type: str = self.raw.get("x-kubernetes-list-type", "")
+        self.list_map_keys: list[str] = self.raw.get("x-kubernetes-list-map-keys") or []
+        self.nullable: bool = bool(self.raw.get("nullable"))
+        self.embedded: bool = bool(self.raw.get("x-kubernetes-embedded-resource"))
+        self.int_or_string: bool = (
+            bool(self.raw.get("x-kubernetes-int-or-string"))
+            or self.raw.get("format") == "int-or-string"
+        )
+        additional = self.raw.get("additionalProperties")
+        self._additional = additional if isinstance(additional, Mapping) else None
+        self._extra: Schema | None = None
+        self.is_map: bool = self._additional is not None or additional is True
+        self.open: bool = bool(
+            self.raw.get("x-kubernetes-preserve-unknown-fields")
+            or additional is True
+            or (not self._properties and self._additional is None)
+        )
+
+    def _resolve(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The node itself: generated documents wrap a reference in a one-element ``allOf``."""
+        while True:
+            reference = raw.get("$ref")
+            wrapped = raw.get("allOf")
+            if isinstance(reference, str) and reference.startswith(_REF):
+                self.reference = reference.removeprefix(_REF)
+                raw = self._definitions[self.reference]
+            elif (
+                isinstance(wrapped, list)
+                and len(wrapped) == 1
+                and "$ref" in wrapped[0]
+                and self._definitions
+            ):
+                raw = wrapped[0]
+            else:
+                return raw
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The declared fields, as written."""
+        return self._properties
+
+    @property
+    def struct(self) -> str:
+        """Name of the schema that this node refers to, without its package: ``PodSpec``."""
+        return self.reference.rsplit(".", 1)[-1]
+
+    @property
+    def items(self) -> Schema | None:
+        """The schema of a list's elements."""
+        raw = self.raw.get("items")
+        if self._items is None and isinstance(raw, Mapping):
+            self._items = Schema(raw, self._definitions)
+        return self._items
+
+    def child(self, field: str) -> Schema | None:
+        """The schema of ``field``; None if it is not declared."""
+        if (found := self._children.get(field)) is not None:
+            return found
+        if (raw := self._properties.get(field)) is not None:
+            found = self._children[field] = Schema(raw, self._definitions)
+            return found
+        if self._extra is None and self._additional is not None:
+            self._extra = Schema(self._additional, self._definitions)
+        return self._extra
+
+    def override(self, field: str, schema: Schema) -> None:
+        """Use ``schema`` for ``field``, whatever is declared for it."""
+        self._properties = {**self._properties, field: schema.outer}
+        self._children[field] = schema
+
+
+def join(path: str, field: str) -> str:
+    """``path.field``, as messages name a field."""
+    return f"{path}.{field}" if path else field
+
+
+def prune(schema: Schema, value: Any, path: str = "", *, unknown: list[str]) -> None:
+    """Drop what ``schema`` does not know from ``value``, in place; ``unknown`` gets its paths."""
+    if isinstance(value, dict):
+        for field in [*value]:
+            child = schema.child(field)
+            where = join(path, field)
+            if child is not None:
+                prune(child, value[field], where, unknown=unknown)
+            elif not schema.open and not (schema.embedded and field in _EMBEDDED_FIELDS):
+                unknown.append(where)
+                del value[field]
+    elif isinstance(value, list) and (items := schema.items) is not None:
+        for index, item in enumerate(value):
+            prune(items, item, f"{path}[{index}]", unknown=unknown)
+
+
+def apply_defaults(schema: Schema, value: Any) -> None:
+    """Fill in the ``default`` values of a custom resource's schema, in place.
+
+    A null in a field that is not nullable counts as absent, as the structural schema rules say.
+    """
+    if isinstance(value, dict):
+        for field, raw in schema.fields.items():
+            child = schema.child(field)
+            if child is None:
+                continue
+            if field in value and value[field] is None and not child.nullable:
+                del value[field]
+            if field not in value and "default" in raw:
+                value[field] = copy.deepcopy(raw["default"])
+        for field, item in value.items():
+            if (child := schema.child(field)) is not None:
+                apply_defaults(child, item)
+    elif isinstance(value, list) and (items := schema.items) is not None:
+        for item in value:
+            apply_defaults(items, item)
+
+
+_GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number"}
+
+
+def normalise(schema: Schema, value: Any) -> None:
+    """Bring a built-in kind's object into the form that a Go server answers with, in place.
+
+    Nulls, empty lists and empty maps are dropped (``omitempty``); fields that Go always writes
+    get their zero value, which is what the ``default`` of a generated schema tells.
+    """
+    if isinstance(value, dict):
+        for field in [*value]:
+            child, item = schema.child(field), value[field]
+            if item is None or (child is not None and _is_empty(child, item)):
+                del value[field]
+            elif child is not None:
+                normalise(child, item)
+        for field, raw in schema.fields.items():
+            if field not in value and "default" in raw:
+                value[field] = copy.deepcopy(raw["default"])
+                if (child := schema.child(field)) is not None:
+                    normalise(child, value[field])
+    elif isinstance(value, list) and (items := schema.items) is not None:
+        for item in value:
+            normalise(items, item)
+
+
+def _is_empty(schema: Schema, value: Any) -> bool:
+    return value == [] or (value == {} and schema.is_map)
+
+
+class TypeMismatch(Exception):
+    """A value can not be decoded into a built-in kind's field; the message is Go's."""
+
+
+def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> None:
+    """Refuse values of the wrong JSON type, as decoding into Go structs does.
+
+    Raises: TypeMismatch at the first one.
+    """
+    if value is None:
+        return
+    if isinstance(value, dict) and (schema.type == "object" or schema.fields):
+        owner = schema.struct or owner
+        for field, item in value.items():
+            if (child := schema.child(field)) is not None:
+                check_types(child, item, join(path, field), owner)
+    elif isinstance(value, list) and schema.type == "array":
+        if (items := schema.items) is not None:
+            for item in value:
+                check_types(items, item, path, owner)
+    elif not _fits(schema, value):
+        got = _GO_NAMES.get(type(value), "number")
+        raise TypeMismatch(
+            f"json: cannot unmarshal {got} into Go struct field {owner}.{path} "
+            f"of type {go_type(schema)}"
+        )
+    elif schema.raw.get("format") == "byte":
+        check_base64(value)
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if "oneOf" in schema.raw:  # IntOrString, Quantity
+        return number or isinstance(value, str)
+    match schema.type:
+        case "":
+            return True
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return number and value == int(value)
+        case "number":
+            return number
+        case _:
+            return False
+
+
+def check_base64(text: str) -> None:
+    """Raises: TypeMismatch unless ``text`` is base64 in the standard alphabet."""
+    stripped = text.replace("\n", "").replace("\r", "")
+    bad = _NOT_BASE64.search(stripped)
+    if bad is not None or len(stripped) % 4:
+        at = bad.start() if bad is not None else len(stripped)
+        raise TypeMismatch(f"illegal base64 data at input byte {at}")
+
+
+def go_type(schema: Schema) -> str:
+    """The Go type of a field, as decoding errors name it."""
+    if schema.type == "array":
+        return f"[]{go_type(schema.items)}" if schema.items is not None else "[]interface {}"
+    if schema.type == "object" and schema.is_map and not schema.fields:
+        return "map[string]string"
+    if schema.reference:
+        package = schema.reference.split(".")[-2]
+        return f"{package}.{schema.struct}"
+    named = {"boolean": "bool", "integer": schema.raw.get("format") or "int32"}
+    return named.get(schema.type, schema.type)
