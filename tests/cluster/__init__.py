@@ -1,0 +1,1 @@
+"""The API servers that tests run against, and helpers that play scheduler and kubelet."""

@@ -1,0 +1,64 @@
+"""Fixtures for all tests: ``cluster``, an embedded and a real Kubernetes API server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Generator
+
+import pytest
+
+from gm.api.resources import NAMESPACES
+from tests.cluster import servers
+from tests.cluster.cluster import Cluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the run, in the one process that owns it (not in pytest-xdist's workers)."""
+    if not hasattr(config, "workerinput"):
+        servers.begin_run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what the run started."""
+    if not hasattr(config, "workerinput"):
+        servers.end_run()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test against the real API server must not skip where one can be had."""
+    report = yield
+    callspec = getattr(item, "callspec", None)
+    is_real = callspec is not None and callspec.params.get("cluster") == "real"
+    expected = hasattr(report, "wasxfail")
+    if report.skipped and is_real and not expected and servers.assets_problem() is None:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skipped although KUBEBUILDER_ASSETS is set: {reason}"
+    return report
+
+
+@pytest.fixture(params=["embedded", "real"])
+async def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """A Kubernetes API server with the CRDs of deploy/crds, and a fresh namespace.
+
+    The servers are shared by the whole test run: touch nothing outside ``cluster.namespace`` but
+    cluster-scoped objects with names of your own.
+    """
+    kind: str = request.param
+    try:
+        paths = await asyncio.to_thread(servers.server, kind)
+    except servers.RealUnavailable as exc:
+        is_broken = bool(os.environ.get("KUBEBUILDER_ASSETS"))
+        if is_broken and os.environ.get("GM_REQUIRE_REAL") == "1":
+            pytest.fail(str(exc))
+        pytest.skip(str(exc))
+    namespace = f"t-{secrets.token_hex(5)}"
+    found = Cluster(kind, paths, namespace)
+    async with found.client() as client:
+        await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+    return found
