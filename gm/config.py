@@ -205,6 +205,13 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     annotation: Any
 
+    @property
+    def default_text(self) -> str:
+        """The default as one writes it; empty where there is none."""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
     def parse(self, value: object, *, source: str, lax: bool = False) -> Any:
         """``value`` as this setting holds it; ``lax`` also reads numbers and booleans from text.
 
