@@ -10,9 +10,22 @@ from pathlib import Path
 
 from aiohttp import web
 
+from gm.devcluster.api import Api
+from gm.devcluster.crdhook import CrdHook
+from gm.devcluster.handlers import Handlers
+from gm.devcluster.logs import LogProxy
+from gm.devcluster.registry import Registry
+from gm.devcluster.server import Server
+from gm.devcluster.services import ServiceHook
+from gm.devcluster.store import Store
 from gm.devcluster.tls import Identity, write_private
+from gm.devcluster.watch import Watches
 
 __all__ = ["ApiServerSettings", "RunningServer", "running", "serve"]
+
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_SHUTDOWN_SECONDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +76,44 @@ async def running(
         directory=directory, address=address, port=port, token=token
     )
     identity = Identity(settings.directory, settings.address, token=settings.token)
-    app = web.Application()
-    runner = web.AppRunner(app)
+    registry = Registry()
+    store = Store(window=settings.event_window)
+    api = Api(store, registry)
+    api.hooks["services"] = ServiceHook()
+    api.hooks["customresourcedefinitions.apiextensions.k8s.io"] = CrdHook(registry)
+    for name in _NAMESPACES:
+        api.make(api.builtin("namespaces"), "", {"metadata": {"name": name}})
+    watches = Watches(store)
+    async with LogProxy(store) as logs:
+        server = Server(
+            registry,
+            Handlers(api, watches, logs),
+            token=identity.token,
+            hosts={settings.address, *_LOOPBACK},
+        )
+        async with _listening(server, watches, settings, identity) as port:
+            url = f"https://{settings.address}:{port}"
+            kubeconfig = identity.write_kubeconfig(url)
+            server.is_ready = True
+            yield RunningServer(url, port, kubeconfig, identity.token, identity.ca_path)
+
+
+@contextlib.asynccontextmanager
+async def _listening(
+    server: Server, watches: Watches, settings: ApiServerSettings, identity: Identity
+) -> AsyncIterator[int]:
+    """The socket, as long as the body; gives the port. Open watches are ended at the end."""
+    runner = web.ServerRunner(
+        web.Server(server.handle, handler_cancellation=True, access_log=None),
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+    )
     await runner.setup()
     try:
-        site = web.TCPSite(
-            runner, settings.address, settings.port, ssl_context=identity.server_context()
-        )
-        await site.start()
-        bound = runner.addresses[0][1]
-        url = f"https://{settings.address}:{bound}"
-        kubeconfig = identity.write_kubeconfig(url)
-        yield RunningServer(url, bound, kubeconfig, identity.token, identity.ca_path)
+        context = identity.server_context()
+        await web.TCPSite(runner, settings.address, settings.port, ssl_context=context).start()
+        yield runner.addresses[0][1]
     finally:
+        watches.stop()
         await runner.cleanup()
 
 

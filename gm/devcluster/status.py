@@ -24,6 +24,7 @@ __all__ = [
     "invalid",
     "method_not_allowed",
     "not_found",
+    "stale",
     "success",
     "too_large_version",
     "unsupported_media_type",

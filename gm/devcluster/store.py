@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -91,7 +91,10 @@ class Record:
 
 
 class Change:
-    """One entry of a table's log. ``record`` of a deletion is the last state, with a new version."""
+    """One entry of a table's log.
+
+    ``record`` of a deletion is the object's last state with a new version.
+    """
 
     __slots__ = ("_line", "previous", "record", "revision", "type")
 
@@ -215,6 +218,7 @@ class Table:
             del self._log[:surplus]
         for wake in self._listeners:
             wake.set()
+        self._store.notify()
 
 
 def _within(keys: list[ObjectKey], namespace: str) -> list[ObjectKey]:
@@ -236,6 +240,7 @@ class Store:
         self._revision = self.first
         self._window = window
         self._tables: dict[str, Table] = {}
+        self._listeners: set[asyncio.Event] = set()
 
     @property
     def revision(self) -> int:
@@ -257,6 +262,19 @@ class Store:
     def tables(self) -> list[Table]:
         """All tables that were ever asked for."""
         return list(self._tables.values())
+
+    def listen(self, wake: asyncio.Event) -> None:
+        """Set ``wake`` at every change of any kind from now on, until ``forget``."""
+        self._listeners.add(wake)
+
+    def forget(self, wake: asyncio.Event) -> None:
+        """Stop setting ``wake``."""
+        self._listeners.discard(wake)
+
+    def notify(self) -> None:
+        """Wake whoever listens to all kinds."""
+        for wake in self._listeners:
+            wake.set()
 
 
 class Cursor:
@@ -284,6 +302,10 @@ class Cursor:
             self.after = changes[-1].revision
         return changes
 
+    def wake(self) -> None:
+        """End a ``wait`` although there may be nothing to take."""
+        self._wake.set()
+
     async def wait(self) -> None:
         """Wait until there may be something to take."""
         await self._wake.wait()
@@ -292,46 +314,48 @@ class Cursor:
 class Feed:
     """What a controller inside the server reads: all objects of some kinds, then every change.
 
-    If it falls behind the window it starts again with all objects; deletions that it missed
-    are then missing from what it says, so whoever reads it must compare with the store.
+    Without names it is about all kinds, also those that appear later. If it falls behind the
+    window it starts again with all objects; deletions that it missed are then missing from what
+    it says, so whoever reads it must compare with the store.
     """
 
-    def __init__(self, tables: Iterable[Table]) -> None:
-        self._tables = dict.fromkeys(tables, -1)
+    def __init__(self, store: Store, *names: str) -> None:
+        self._store = store
+        self._named = [store.table(name) for name in names]
+        self._after: dict[Table, int] = {}
         self._wake = asyncio.Event()
 
     def __enter__(self) -> Feed:
-        for table in self._tables:
-            table.listen(self._wake)
+        self._store.listen(self._wake)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for table in self._tables:
-            table.forget(self._wake)
+        self._store.forget(self._wake)
 
     def take(self) -> list[Change]:
-        """Everything new, in order of revision."""
+        """Everything new, in order of revision, without waiting."""
         self._wake.clear()
         changes: list[Change] = []
-        for table, after in self._tables.items():
+        for table in self._named or self._store.tables():
+            after = self._after.get(table)
+            if after == table.revision:
+                continue
+            self._after[table] = table.revision
             try:
-                if after < 0:
-                    raise Expired(after, 0)
-                changes += table.changes(after)
+                changes += [] if after is None else table.changes(after)
             except Expired:
-                changes += (Change("ADDED", record, None) for record in table.records())
-            self._tables[table] = table.revision
+                after = None
+            if after is None:
+                changes += [Change("ADDED", record, None) for record in table.records()]
         changes.sort(key=lambda change: change.revision)
         return changes
 
     async def next(self, timeout_seconds: float | None = None) -> list[Change]:
-        """Wait for something new, at most ``timeout_seconds``; then it may be empty."""
-        changes = self.take()
-        if not changes:
-            try:
-                async with asyncio.timeout(timeout_seconds):
+        """Wait for something new, at most ``timeout_seconds``; then it is empty."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not (changes := self.take()):
                     await self._wake.wait()
-            except TimeoutError:
-                return []
-            changes = self.take()
+        except TimeoutError:
+            return []
         return changes

@@ -1,0 +1,389 @@
+"""What the verbs do to the store: create, update, patch, delete; no I/O, so never half done.
+
+Everything between reading an object and committing its next version happens in one step of
+the event loop. So nothing here can meet a conflict with itself; conflicts arise only where a
+client says which version it has seen.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from gm.api.meta import Json, ObjectKey
+from gm.devcluster.info import ResourceInfo
+from gm.devcluster.registry import Registry
+from gm.devcluster.status import (
+    Cause,
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    stale,
+)
+from gm.devcluster.store import Record, Store, Table
+
+__all__ = ["Api", "Hook", "WriteOptions", "Written", "timestamp"]
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident
+_MAX_GENERATED_PREFIX = 58
+
+_WITH_GENERATION = frozenset(
+    {
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "daemonsets.apps",
+        "deployments.apps",
+        "jobs.batch",
+        "pods",
+        "replicasets.apps",
+        "statefulsets.apps",
+    }
+)
+_NEED_RESOURCE_VERSION = frozenset(
+    {
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "endpointslices.discovery.k8s.io",
+        "leases.coordination.k8s.io",
+    }
+)
+_CREATED_BY_UPDATE = frozenset({"endpoints", "events", "leases.coordination.k8s.io", "services"})
+
+
+def timestamp(moment: datetime | None = None) -> str:
+    """A moment, by default now, as ``metav1.Time``: RFC 3339 in whole seconds."""
+    return (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """Query parameters of a write; ``duplicates`` are the body's repeated keys."""
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    duplicates: Sequence[str] = ()
+
+
+_DEFAULTS = WriteOptions()
+_INTERNAL = WriteOptions(field_validation="Ignore")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a write left: the version to answer with, and warnings for the client."""
+
+    record: Record
+    warnings: Sequence[str] = ()
+    created: bool = False
+
+
+class Hook(Protocol):
+    """What one kind does beyond its schema. Objects are in the storage version."""
+
+    def creating(self, obj: Json, *, dry_run: bool) -> None:
+        """Complete a new object, in place, or refuse it (StatusError)."""
+
+    def updating(self, new: Json, old: Json, *, dry_run: bool) -> None:
+        """Complete a changed object, in place, or refuse it (StatusError)."""
+
+    def removed(self, obj: Json) -> None:
+        """Let go of what a deleted object held."""
+
+
+class Api:
+    """The verbs over one store."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self.store, self.registry = store, registry
+        self.hooks: dict[str, Hook] = {}
+
+    def table(self, info: ResourceInfo) -> Table:
+        """Where objects of a resource are kept."""
+        return self.store.table(info.storage.qualified)
+
+    def builtin(self, plural: str, group: str = "", version: str = "v1") -> ResourceInfo:
+        """A built-in resource."""
+        info = self.registry.lookup(group, version, plural)
+        if info is None:
+            raise LookupError(f"{plural}.{group}/{version} is not served")
+        return info
+
+    def get(self, info: ResourceInfo, key: ObjectKey) -> Record:
+        """The newest version of an object. Raises: StatusError (404)."""
+        record = self.table(info).get(key)
+        if record is None:
+            raise not_found(info.resource, key.name)
+        return record
+
+    # -- create ---------------------------------------------------------------------------
+
+    def create(
+        self, info: ResourceInfo, namespace: str, obj: Json, options: WriteOptions = _DEFAULTS
+    ) -> Written:
+        """Store a new object; ``obj`` is given away."""
+        self._check_identity(info, obj)
+        meta = _metadata(obj)
+        if meta.get("resourceVersion"):
+            message = "resourceVersion should not be set on objects to be created"
+            raise StatusError(500, "", message)
+        self._set_namespace(info, meta, namespace)
+        self._generate_name(info, meta)
+        self._check_namespace(info, meta)
+        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), timestamp()
+        meta.pop("generation", None)
+        if info.is_custom or info.storage.qualified in _WITH_GENERATION:
+            meta["generation"] = 1
+        warnings = info.prepare_create(
+            obj, field_validation=options.field_validation, duplicates=options.duplicates
+        )
+        key = ObjectKey(meta.get("namespace", ""), meta["name"])
+        table = self.table(info)
+        if table.get(key) is not None:
+            raise already_exists(info.resource, key.name)
+        stored = info.to_storage(obj)
+        if (hook := self.hooks.get(info.storage.qualified)) is not None:
+            hook.creating(stored, dry_run=options.dry_run)
+        record = Record(key, stored, 0) if options.dry_run else table.put(key, stored)
+        return Written(record, warnings, created=True)
+
+    def make(self, info: ResourceInfo, namespace: str, obj: Json) -> Record:
+        """``create`` for controllers inside the server."""
+        resource = info.resource
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+        return self.create(info, namespace, whole, _INTERNAL).record
+
+    def _check_identity(self, info: ResourceInfo, obj: Json) -> None:
+        resource = info.resource
+        kind = obj.setdefault("kind", resource.kind)
+        version = obj.setdefault("apiVersion", resource.api_version)
+        if (kind, version) == (resource.kind, resource.api_version):
+            return
+        if info.is_custom and kind == resource.kind:
+            raise bad_request(
+                f"the API version in the data ({version}) does not match the expected API "
+                f"version ({resource.api_version})"
+            )
+        if info.is_custom:
+            cause = Cause(
+                "FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}', "kind"
+            )
+            raise invalid(kind, resource.group, _metadata(obj).get("name", ""), [cause])
+        raise bad_request(
+            f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a '
+            f"{resource.kind}: converting ({version}.{kind}) to ({resource.kind}): "
+            "unknown conversion"
+        )
+
+    @staticmethod
+    def _set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:
+        if not info.resource.namespaced:
+            meta.pop("namespace", None)
+        elif not namespace:
+            raise bad_request("an empty namespace may not be set during creation")
+        elif meta.setdefault("namespace", namespace) != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+
+    def _generate_name(self, info: ResourceInfo, meta: Json) -> None:
+        prefix = meta.get("generateName")
+        if meta.get("name") or not isinstance(prefix, str) or not prefix:
+            return
+        table = self.table(info)
+        while True:
+            suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+            name = prefix[:_MAX_GENERATED_PREFIX] + suffix
+            if table.get(ObjectKey(meta.get("namespace", ""), name)) is None:
+                meta["name"] = name
+                return
+
+    def _check_namespace(self, info: ResourceInfo, meta: Json) -> None:
+        """Nothing is created in a namespace that is absent or going away."""
+        if not info.resource.namespaced:
+            return
+        name = meta["namespace"]
+        record = self.store.table("namespaces").get(ObjectKey("", name))
+        if record is None:
+            raise not_found(self.builtin("namespaces").resource, name)
+        if record.is_deleting:
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            cause = Cause(
+                "NamespaceTerminating",
+                f"namespace {name} is being terminated",
+                "metadata.namespace",
+            )
+            raise forbidden(info.resource, meta.get("name", ""), why, [cause])
+
+    # -- update ---------------------------------------------------------------------------
+
+    def replace(
+        self,
+        info: ResourceInfo,
+        key: ObjectKey,
+        obj: Json,
+        *,
+        subresource: str = "",
+        options: WriteOptions = _DEFAULTS,
+    ) -> Written:
+        """PUT: ``obj`` is the whole object, and given away."""
+        self._check_identity(info, obj)
+        meta = _metadata(obj)
+        _check_names(info, meta, key)
+        record = self.table(info).get(key)
+        if record is None:
+            if not subresource and info.storage.qualified in _CREATED_BY_UPDATE:
+                meta.pop("resourceVersion", None)
+                return self.create(info, key.namespace, obj, options)
+            raise not_found(info.resource, key.name)
+        needs_version = info.is_custom or info.storage.qualified in _NEED_RESOURCE_VERSION
+        if needs_version and not meta.get("resourceVersion"):
+            cause = Cause(
+                "FieldValueInvalid",
+                "Invalid value: 0: must be specified for an update",
+                "metadata.resourceVersion",
+            )
+            raise invalid(info.resource.plural, info.resource.group, key.name, [cause])
+        if (uid := meta.get("uid")) and uid != record.uid:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            raise conflict(info.resource, key.name, why + record.uid)
+        return self._update(info, record, obj, subresource, options)
+
+    def patch(
+        self,
+        info: ResourceInfo,
+        key: ObjectKey,
+        change: Callable[[Json], Json],
+        *,
+        subresource: str = "",
+        options: WriteOptions = _DEFAULTS,
+    ) -> Written:
+        """PATCH: ``change`` gets a copy of the object that it may use up, and gives the next."""
+        record = self.get(info, key)
+        new = change(info.from_storage(record.copy()))
+        resource = info.resource
+        if (new.get("kind"), new.get("apiVersion")) != (resource.kind, resource.api_version):
+            message = "Invalid value: kind and apiVersion can not be changed"
+            raise invalid(
+                resource.kind, resource.group, key.name, [Cause("FieldValueInvalid", message, "")]
+            )
+        meta = _metadata(new)
+        _check_names(info, meta, key)
+        if (uid := meta.get("uid")) and uid != record.uid:
+            message = f'Invalid value: "{uid}": field is immutable'
+            cause = Cause("FieldValueInvalid", message, "metadata.uid")
+            raise invalid(resource.kind, resource.group, key.name, [cause])
+        return self._update(info, record, new, subresource, options)
+
+    def modify(
+        self,
+        info: ResourceInfo,
+        key: ObjectKey,
+        change: Callable[[Json], Json],
+        *,
+        subresource: str = "",
+    ) -> Record:
+        """``patch`` for controllers inside the server."""
+        return self.patch(info, key, change, subresource=subresource, options=_INTERNAL).record
+
+    def _update(
+        self, info: ResourceInfo, record: Record, new: Json, subresource: str, options: WriteOptions
+    ) -> Written:
+        meta = new["metadata"]
+        if (version := meta.get("resourceVersion")) and version != record.meta["resourceVersion"]:
+            if not (isinstance(version, str) and version.isdecimal()):
+                raise StatusError(500, "", f'resourceVersion: Invalid value: "{version}"')
+            raise stale(info.resource, record.key.name)
+        old = info.from_storage(record.object)
+        warnings = info.prepare_update(
+            new,
+            old,
+            subresource=subresource,
+            field_validation=options.field_validation,
+            duplicates=options.duplicates,
+        )
+        stored = info.to_storage(new)
+        if (hook := self.hooks.get(info.storage.qualified)) is not None:
+            hook.updating(stored, record.object, dry_run=options.dry_run)
+        return Written(self.commit(info, record, stored, dry_run=options.dry_run), warnings)
+
+    def commit(
+        self, info: ResourceInfo, record: Record, new: Json, *, dry_run: bool = False
+    ) -> Record:
+        """Store ``new`` (storage version, given away) in place of ``record``.
+
+        A version that changes nothing is not stored. One that lifts the last finalizer of an
+        object that waits for its deletion deletes it.
+        """
+        meta, before = new["metadata"], record.meta
+        meta["resourceVersion"] = before["resourceVersion"]
+        if "generation" in before and _is_new_generation(info, new, record.object):
+            meta["generation"] = before["generation"] + 1
+        if _may_go(new):
+            if not dry_run:
+                self.remove(info, record.key, last=new)
+            return Record(record.key, new, record.revision)
+        if new == record.object:
+            return record
+        if dry_run:
+            return Record(record.key, new, record.revision)
+        return self.table(info).put(record.key, new)
+
+    def remove(self, info: ResourceInfo, key: ObjectKey, last: Json | None = None) -> Record:
+        """Take an object out of the store; what it held is let go."""
+        removed = self.table(info).remove(key, last)
+        if (hook := self.hooks.get(info.storage.qualified)) is not None:
+            hook.removed(removed.object)
+        return removed
+
+
+def _metadata(obj: Json) -> Json:
+    meta = obj.get("metadata")
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise bad_request("metadata must be an object")
+    return meta
+
+
+def _check_names(info: ResourceInfo, meta: Mapping[str, Any], key: ObjectKey) -> None:
+    name = meta.get("name")
+    if not name:
+        raise bad_request(
+            f"the name of the object ({key.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != key.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({key.name})"
+        )
+    namespace = meta.get("namespace")
+    if info.resource.namespaced and namespace and namespace != key.namespace:
+        raise bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the "
+            f"URL ({key.namespace})"
+        )
+
+
+def _is_new_generation(info: ResourceInfo, new: Json, old: Json) -> bool:
+    if not info.is_custom:
+        return bool(new.get("spec") != old.get("spec"))
+    ignored = {"metadata", "status"} if "status" in info.subresources else {"metadata"}
+    return any(new.get(k) != old.get(k) for k in new.keys() | old.keys() if k not in ignored)
+
+
+def _may_go(obj: Json) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    meta = obj["metadata"]
+    return (
+        "deletionTimestamp" in meta
+        and not meta.get("finalizers")
+        and not meta.get("deletionGracePeriodSeconds")
+        and not (obj.get("kind") == "Namespace" and (obj.get("spec") or {}).get("finalizers"))
+    )

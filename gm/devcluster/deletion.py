@@ -1,0 +1,190 @@
+"""DELETE: preconditions, propagation, finalizers, and the grace that pods on a node get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gm.api.meta import Json, ObjectKey
+from gm.devcluster.api import Api, timestamp
+from gm.devcluster.info import ResourceInfo
+from gm.devcluster.status import Cause, bad_request, conflict, invalid, success
+from gm.devcluster.store import Record
+
+__all__ = ["FOREGROUND", "ORPHAN", "DeleteOptions", "delete"]
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
+CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+_ANSWER_WITH_OBJECT = frozenset({"namespaces", "pods"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteOptions:
+    """How to delete: ``propagation_policy`` is Background, Foreground, Orphan or empty."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any], query: Mapping[str, str]) -> DeleteOptions:
+        """From a request; a body, if there is one, goes before the query.
+
+        Raises: StatusError (400, 422).
+        """
+        if body:
+            return cls._build(body, [str(value) for value in body.get("dryRun") or ()])
+        raw: Json = {
+            key: query[key] for key in ("propagationPolicy", "orphanDependents") if key in query
+        }
+        if "gracePeriodSeconds" in query:
+            try:
+                raw["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+            except ValueError:
+                text = query["gracePeriodSeconds"]
+                raise bad_request(f"gracePeriodSeconds: {text!r} is no number") from None
+        return cls._build(raw, [query["dryRun"]] if query.get("dryRun") else [])
+
+    @classmethod
+    def _build(cls, raw: Mapping[str, Any], dry_run: list[str]) -> DeleteOptions:
+        policy, orphan = raw.get("propagationPolicy") or "", raw.get("orphanDependents")
+        causes: list[Cause] = []
+        if policy and orphan is not None:
+            why = "orphanDependents and deletionPropagation cannot be both set"
+            causes.append(
+                Cause("FieldValueInvalid", f'Invalid value: "{policy}": {why}', "propagationPolicy")
+            )
+        elif policy not in ("", *_FINALIZERS):
+            listed = '"Foreground", "Background", "Orphan", "nil"'
+            message = f'Unsupported value: "{policy}": supported values: {listed}'
+            causes.append(Cause("FieldValueNotSupported", message, "propagationPolicy"))
+        if dry_run not in ([], ["All"]):
+            message = f'Unsupported value: {dry_run}: supported values: "All"'
+            causes.append(Cause("FieldValueNotSupported", message, "dryRun"))
+        if causes:
+            raise invalid("DeleteOptions", "meta.k8s.io", "", causes)
+        if orphan is not None:
+            policy = "Orphan" if orphan in (True, "true", "1") else "Background"
+        preconditions = raw.get("preconditions") or {}
+        grace = raw.get("gracePeriodSeconds")
+        if grace is not None and not isinstance(grace, int):
+            raise bad_request(f"gracePeriodSeconds: {grace!r} is no number")
+        return cls(
+            grace_period_seconds=1 if grace is not None and grace < 0 else grace,
+            propagation_policy=policy,
+            uid=preconditions.get("uid") or "",
+            resource_version=preconditions.get("resourceVersion") or "",
+            dry_run=bool(dry_run),
+        )
+
+
+def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions) -> Json:
+    """Delete an object, or begin to. Returns: what to answer: the object or a ``Status``.
+
+    Raises: StatusError (404, 409).
+    """
+    record = api.get(info, key)
+    _check_preconditions(info, record, options)
+    new = _marked(info, record, options)
+    if new is None:  # it is being deleted already, and nothing about that changes
+        return info.from_storage(record.object)
+    waits = _waits(new)
+    if waits and not options.dry_run:
+        record = api.table(info).put(key, new)
+    elif not options.dry_run:
+        if info.storage.qualified == "pods":  # watchers see a pod terminate before it goes
+            new = api.table(info).put(key, new).object
+        record = api.remove(info, key, new)
+    if waits or info.storage.qualified in _ANSWER_WITH_OBJECT:
+        return info.from_storage(new if options.dry_run else record.object)
+    return success(info.resource, key.name, record.uid)
+
+
+def _check_preconditions(info: ResourceInfo, record: Record, options: DeleteOptions) -> None:
+    name, kind = record.key.name, info.resource.kind
+    if options.uid and options.uid != record.uid:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({record.uid}). The object might have been deleted and then recreated"
+        )
+        raise conflict(info.resource, name, why, kind=kind)
+    version = record.meta["resourceVersion"]
+    if options.resource_version and options.resource_version != version:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match "
+            f"the ResourceVersion in record ({version}). The object might have been modified"
+        )
+        raise conflict(info.resource, name, why, kind=kind)
+
+
+def _waits(obj: Json) -> bool:
+    meta = obj["metadata"]
+    return bool(
+        meta.get("finalizers")
+        or meta.get("deletionGracePeriodSeconds")
+        or (obj["kind"] == "Namespace" and (obj.get("spec") or {}).get("finalizers"))
+    )
+
+
+def _marked(info: ResourceInfo, record: Record, options: DeleteOptions) -> Json | None:
+    """The object as one that is being deleted; None if it is already, in this same way."""
+    meta = dict(record.meta)
+    finalizers = _finalizers(info, meta, options)
+    if finalizers:
+        meta["finalizers"] = finalizers
+    else:
+        meta.pop("finalizers", None)
+    new = {**record.object, "metadata": meta}
+    if record.is_deleting:
+        _shorten(meta, options)
+        return new if meta != record.meta or not _waits(new) else None
+    grace = _grace(info, record.object, options)
+    meta["deletionTimestamp"] = timestamp(datetime.now(UTC) + timedelta(seconds=grace))
+    meta["deletionGracePeriodSeconds"] = grace
+    if "generation" in meta:
+        meta["generation"] += 1
+    if info.storage.qualified == "namespaces":
+        del meta["deletionGracePeriodSeconds"]
+        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
+    return new
+
+
+def _finalizers(info: ResourceInfo, meta: Json, options: DeleteOptions) -> list[str]:
+    finalizers: list[str] = list(meta.get("finalizers") or ())
+    if options.propagation_policy:
+        finalizers = [f for f in finalizers if f not in (FOREGROUND, ORPHAN)]
+        if wanted := _FINALIZERS[options.propagation_policy]:
+            finalizers.append(wanted)
+    is_crd = info.storage.qualified == "customresourcedefinitions.apiextensions.k8s.io"
+    if is_crd and "deletionTimestamp" not in meta and CRD_CLEANUP not in finalizers:
+        finalizers.append(CRD_CLEANUP)
+    return finalizers
+
+
+def _grace(info: ResourceInfo, obj: Json, options: DeleteOptions) -> int:
+    """Seconds that the node's agent has to stop a pod; nothing else has any."""
+    if info.storage.qualified != "pods":
+        return 0
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    if options.grace_period_seconds is not None:
+        return options.grace_period_seconds
+    return int(spec.get("terminationGracePeriodSeconds", 30))
+
+
+def _shorten(meta: Json, options: DeleteOptions) -> None:
+    """A grace period that runs already may only become shorter."""
+    running, wanted = meta.get("deletionGracePeriodSeconds"), options.grace_period_seconds
+    if not running or wanted is None or wanted >= running:
+        return
+    ends = datetime.fromisoformat(meta["deletionTimestamp"])
+    meta["deletionTimestamp"] = timestamp(ends - timedelta(seconds=running - wanted))
+    meta["deletionGracePeriodSeconds"] = wanted

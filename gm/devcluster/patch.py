@@ -1,0 +1,129 @@
+"""The three kinds of patch that are taken: merge, JSON and strategic merge."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import jsonpatch
+import msgspec
+from jsonpointer import JsonPointerException
+
+from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
+from gm.devcluster.strategic import PatchSchema, strategic_merge
+
+__all__ = [
+    "APPLY_PATCH",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_MERGE_PATCH",
+    "accepted_types",
+    "apply_patch",
+    "check_type",
+    "decode",
+    "json_patch",
+    "merge_patch",
+]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_MAX_OPERATIONS = 10_000
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """``target`` with an RFC 7386 merge patch applied; neither is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(target: dict[str, Any], operations: Any) -> Any:
+    """``target`` with an RFC 6902 patch applied; ``target`` is not changed.
+
+    Raises: StatusError, 422 when an operation can not be done, 400 when it is none.
+    """
+    if not isinstance(operations, list):
+        raise bad_request(
+            f"error decoding patch: a JSON patch is a list of operations, not {_name(operations)}"
+        )
+    if len(operations) > _MAX_OPERATIONS:
+        message = (
+            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, "
+            f"got {len(operations)}"
+        )
+        raise StatusError(413, "RequestEntityTooLarge", message)
+    document: Any = copy.deepcopy(target)
+    for operation in operations:
+        document = _operate(document, operation)
+    return document
+
+
+def _operate(document: Any, operation: Any) -> Any:
+    if not isinstance(operation, dict):
+        raise bad_request(f"error decoding patch: no operation: {_name(operation)}")
+    try:
+        return jsonpatch.apply_patch(document, [operation], in_place=True)
+    except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError):
+        # The real server says no more than this; which operation failed is in its log only.
+        text = "the server rejected our request due to an error in our request"
+        raise StatusError(422, "Invalid", text, {}) from None
+
+
+def _name(value: Any) -> str:
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string"}
+    return names.get(type(value), type(value).__name__)
+
+
+def accepted_types(schema: PatchSchema | None) -> Sequence[str]:
+    """The content types that a PATCH may have; custom resources (no schema) lack strategic."""
+    types = [JSON_PATCH, MERGE_PATCH]
+    return types if schema is None else [*types, STRATEGIC_MERGE_PATCH]
+
+
+def check_type(content_type: str, schema: PatchSchema | None) -> None:
+    """Raises: StatusError (415) if patches of this content type are not taken."""
+    accepted = accepted_types(schema)
+    if content_type == APPLY_PATCH:
+        hint = "server-side apply is not supported here; use kubectl apply without --server-side"
+        raise unsupported_media_type(accepted, hint)
+    if content_type not in accepted:
+        raise unsupported_media_type(accepted)
+
+
+def decode(body: bytes) -> Any:
+    """The patch in a request's body. Raises: StatusError (400)."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+
+
+def apply_patch(
+    content_type: str, original: dict[str, Any], patch: Any, schema: PatchSchema | None
+) -> dict[str, Any]:
+    """``original`` with a decoded patch of one of the content types applied.
+
+    ``schema`` is None for custom resources. Raises: StatusError (400, 415, 422).
+    """
+    check_type(content_type, schema)
+    if content_type == JSON_PATCH:
+        patched = json_patch(original, patch)
+    elif not isinstance(patch, dict):
+        raise bad_request(f"error decoding patch: a merge patch is an object, not {_name(patch)}")
+    elif content_type == MERGE_PATCH:
+        patched = merge_patch(original, patch)
+    else:
+        patched = strategic_merge(original, patch, schema)
+    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+        raise bad_request("the patch removes what every object must have: metadata")
+    return patched

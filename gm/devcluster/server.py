@@ -1,0 +1,87 @@
+"""HTTP: who may ask, what a path means, and errors as answers."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Iterable
+
+import msgspec
+from aiohttp import web
+
+from gm.devcluster import discovery
+from gm.devcluster.documents import Documents
+from gm.devcluster.handlers import Handlers, encode_status
+from gm.devcluster.registry import Registry
+from gm.devcluster.routes import parse_path
+from gm.devcluster.status import StatusError, internal
+
+__all__ = ["Server"]
+
+logger = logging.getLogger(__name__)
+
+_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
+
+
+class Server:
+    """Answers every request. ``hosts`` are the names that the server may be called by."""
+
+    def __init__(
+        self, registry: Registry, handlers: Handlers, *, token: str, hosts: Iterable[str]
+    ) -> None:
+        self._registry, self._handlers = registry, handlers
+        self._documents = Documents(registry)
+        self._token = f"Bearer {token}".encode()
+        self._hosts = frozenset(hosts)
+        self.is_ready = False
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; failures become ``Status`` objects."""
+        try:
+            return await self._handle(request)
+        except StatusError as error:
+            return encode_status(error)
+        except ConnectionError:
+            raise  # the client is gone; there is nobody to answer
+        except Exception as error:
+            logger.exception("request failed", extra={"path": request.path})
+            return encode_status(internal(f"{type(error).__name__}"))
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._check_host(request)
+        path = request.path.rstrip("/") or "/"
+        if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return self._probe(path)
+        given = request.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(given, self._token):
+            raise _UNAUTHORIZED
+        if (document := self._documents.respond(request)) is not None:
+            return document
+        target = parse_path(request.rel_url.raw_path)
+        if target is None:
+            return _no_page()
+        info = self._registry.lookup(target.group, target.version, target.plural)
+        if info is None:
+            return _no_page()
+        return await self._handlers.handle(request, info, target)
+
+    def _check_host(self, request: web.BaseRequest) -> None:
+        """A web page that rebinds its name to our address must get nothing."""
+        host = request.headers.get("Host", "")
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        if name.strip("[]").lower() not in self._hosts:
+            message = f"this server is not {name!r}; call it by the address in its kubeconfig"
+            raise StatusError(403, "Forbidden", message, {})
+
+    def _probe(self, path: str) -> web.Response:
+        if path == "/version":
+            body = msgspec.json.encode(discovery.version())
+            return web.Response(body=body, headers={"Content-Type": "application/json"})
+        if path.startswith("/readyz") and not self.is_ready:
+            return web.Response(text="starting", status=500)
+        return web.Response(text="ok")
+
+
+def _no_page() -> web.Response:
+    return web.Response(text="404 page not found\n", status=404)
