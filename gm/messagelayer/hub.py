@@ -17,16 +17,11 @@ import msgspec
 from gm.messagelayer.message import Desired, Report, WireKey
 from gm.messagelayer.record import MemoryRecord, Record
 from gm.messagelayer.reports import ReportLimits, ReportQueue
-from gm.messagelayer.session import Gate, NodeState, Session
+from gm.messagelayer.session import NODE_GONE, REPLACED, Gate, NodeState, Session
 
-__all__ = ["NODE_GONE", "REPLACED", "Hub", "NodeStatus"]
+__all__ = ["Hub", "NodeStatus"]
 
 logger = logging.getLogger(__name__)
-
-REPLACED = 4001
-"""Close code: a newer connection of this node exists."""
-NODE_GONE = 4002
-"""Close code: the Node object was deleted."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +54,7 @@ class Hub:
         self._complete: set[str] = set()
         self._held_back: set[str] = set()
         self._opened = asyncio.Event()
+        self._sessions = 0
         self._reports = ReportQueue(limits=report_limits, on_room=self._resume_reading)
 
     # What downstream says.
@@ -138,6 +134,16 @@ class Hub:
         """Names of the nodes that are connected."""
         return [name for name, state in self._nodes.items() if state.session is not None]
 
+    @property
+    def session_count(self) -> int:
+        """How many nodes are connected."""
+        return self._sessions
+
+    def is_connected(self, node: str) -> bool:
+        """Whether ``node`` has a session."""
+        state = self._nodes.get(node)
+        return state is not None and state.session is not None
+
     def status(self, node: str) -> NodeStatus | None:
         """``node`` as it is now; None if it is neither connected nor shall hold anything."""
         state = self._nodes.get(node)
@@ -170,7 +176,9 @@ class Hub:
         state = self._state(node)
         older = state.session
         state.session = session = make(state, self)
-        if older is not None:
+        if older is None:
+            self._sessions += 1
+        else:
             self.counters["sessions_replaced"] += 1
             logger.warning("session replaced by a newer connection", extra={"node": node})
             older.close(REPLACED, "replaced by a newer connection of this node")
@@ -181,6 +189,7 @@ class Hub:
         state = self._nodes.get(session.node)
         if state is not None and state.session is session:
             state.session = None
+            self._sessions -= 1
             self._forget_if_idle(state)
 
     def submit(self, report: Report) -> bool:

@@ -8,14 +8,35 @@ it knows the node to hold, and yields the next step. It never waits: whoever own
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from gm.messagelayer.message import Desired, Report, WireKey
+from gm.messagelayer.record import Claim, Record
 
-__all__ = ["Action", "Close", "Commit", "Gate", "NodeState", "Ping", "Send", "Session", "Timing"]
+__all__ = [
+    "NODE_GONE",
+    "REPLACED",
+    "SUPERSEDED",
+    "Action",
+    "Close",
+    "Commit",
+    "Gate",
+    "NodeState",
+    "Ping",
+    "Send",
+    "Session",
+    "Timing",
+]
+
+REPLACED = 4001
+"""Close code: a newer connection of this node exists."""
+NODE_GONE = 4002
+"""Close code: the Node object was deleted."""
+SUPERSEDED = 4003
+"""Close code: another GM serves this node now."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +157,10 @@ class Session(abc.ABC):
     def acknowledge(self, ids: tuple[int, ...], error: str) -> None:
         """The reports with these numbers are taken, or refused because of ``error``."""
 
+    def claim(self, record: Record) -> Claim | None:
+        """The right to write the node's entry of ``record``, where the session needs one."""
+        return None
+
     def ponged(self, number: int, now: float) -> None:  # noqa: B027 # v2 has acks and no use for it
         """The pong to ping ``number`` has come."""
 
@@ -154,6 +179,3 @@ class Session(abc.ABC):
 
 def _nobody() -> None:
     """Nobody listens yet, or any more."""
-
-
-Held = Mapping[WireKey, int]

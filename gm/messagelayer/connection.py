@@ -1,0 +1,480 @@
+"""One TCP connection: bytes in, bytes out, timers. What to say is the session's matter.
+
+The library's parser and handshake (Sans-I/O) under a protocol class of our own: no task and no
+queue per connection, so that ten thousand idle nodes cost little, and a single writer by
+construction, since everything happens in callbacks of one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import fcntl
+import http
+import logging
+import struct
+import termios
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+from websockets.exceptions import InvalidMessage
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from gm.config import WebsocketConfig
+from gm.messagelayer.auth import Authenticator, HandshakeRefused, node_name
+from gm.messagelayer.hub import Hub
+from gm.messagelayer.liveness import Liveness, Verdict
+from gm.messagelayer.message import MalformedFrame, server_frame
+from gm.messagelayer.record import Claim
+from gm.messagelayer.session import Action, Close, Commit, Ping, Send, Session, Timing
+
+__all__ = ["Connection", "Host"]
+
+logger = logging.getLogger(__name__)
+
+# The library logs frames, hence object bodies, at debug level: this one never gets there.
+_library_logger = logging.getLogger("gm.messagelayer.websockets")
+_library_logger.setLevel(logging.ERROR)
+
+_WRITE_HIGH_BYTES = 64 * 1024  # above it a session gets no room for more
+_JOIN_BYTES = 32 * 1024  # frames up to this size go out in one write with their ping
+_MALFORMED_PER_MINUTE = 100
+_KEEPALIVE = server_frame(Opcode.PING, b"")
+_PONG_NUMBER = struct.Struct(">I")
+_PING_HEADER = bytes([0x80 | Opcode.PING, _PONG_NUMBER.size])
+
+
+class Host(Protocol):
+    """The server, as its connections see it."""
+
+    hub: Hub
+    settings: WebsocketConfig
+    timing: Timing
+    authenticator: Authenticator
+
+    def joined(self, connection: Connection) -> None:
+        """A TCP connection has been accepted."""
+
+    def left(self, connection: Connection) -> None:
+        """It is closed."""
+
+    def make_session(self, node: str, subprotocol: str | None) -> Session:
+        """A session for ``node``, attached to the hub."""
+
+    def admit(self, connection: Connection, node: str) -> None:
+        """Call ``connection.accept`` as soon as the limits allow, or raise HandshakeRefused."""
+
+
+class _Phase(enum.Enum):
+    HANDSHAKE = "handshake"
+    OPEN = "open"
+    CLOSING = "closing"
+    LOST = "lost"
+
+
+class Connection(asyncio.Protocol):
+    """From accept to close; owns the session of its node as long as no newer one exists."""
+
+    __slots__ = (
+        "_claim",
+        "_fragments",
+        "_host",
+        "_is_reading",
+        "_is_writable",
+        "_liveness",
+        "_loop",
+        "_malformed",
+        "_malformed_since",
+        "_opened_at",
+        "_phase",
+        "_phase_ends",
+        "_protocol",
+        "_pump_handle",
+        "_response",
+        "_session",
+        "_timer",
+        "_transport",
+        "_written",
+        "node",
+    )
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self.node = ""
+        self._host, self._loop = host, loop
+        self._protocol = ServerProtocol(
+            max_size=host.settings.max_frame_bytes,
+            logger=_library_logger,
+        )
+        self._phase = _Phase.HANDSHAKE
+        self._phase_ends = loop.time() + host.timing.handshake_seconds
+        self._response: Response | None = None
+        self._session: Session | None = None
+        self._claim: Claim | None = None
+        self._liveness: Liveness | None = None
+        self._fragments: list[bytes] = []
+        self._is_reading = self._is_writable = True
+        self._malformed, self._malformed_since = 0, 0.0
+        self._opened_at = 0.0
+        self._written = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._pump_handle: asyncio.Handle | None = None
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self._host.joined(self)
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._liveness is not None:
+            self._liveness.heard(self._loop.time())
+        with self._surviving():
+            self._protocol.receive_data(data)
+            for event in self._protocol.events_received():
+                if isinstance(event, Request):
+                    self._handshake(event)
+                elif isinstance(event, Frame) and self._phase is _Phase.OPEN:
+                    self._frame(event)
+            if isinstance(self._protocol.handshake_exc, InvalidMessage):
+                self._answer_garbage()
+            self._flush()
+        self._pump()
+
+    def eof_received(self) -> None:
+        """See :class:`asyncio.Protocol`; returning None closes the transport."""
+        with self._surviving():
+            self._protocol.receive_eof()
+            self._flush()
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._is_writable = False
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._is_writable = True
+        self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._leave()
+        if self.node:
+            closed = self._protocol.close_rcvd or self._protocol.close_sent
+            logger.info(
+                "node disconnected",
+                extra={
+                    "node": self.node,
+                    "seconds": round(self._loop.time() - self._opened_at, 3),
+                    "code": closed.code if closed else 1006,
+                    "reason": (closed.reason if closed else "") or str(exc or ""),
+                },
+            )
+        self._phase = _Phase.LOST
+        self._host.left(self)
+        for handle in (self._timer, self._pump_handle):
+            if handle is not None:
+                handle.cancel()
+
+    # Handshake.
+
+    def _handshake(self, request: Request) -> None:
+        try:
+            response = self._protocol.accept(request)
+            if response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
+                self._host.hub.counters[f"handshakes_refused_{response.status_code}"] += 1
+                self._protocol.send_response(response)
+                return
+            node = node_name(request.headers)
+            tls = self._transport.get_extra_info("ssl_object")
+            self._host.authenticator.check(node, request, tls)
+            self._response, self.node = response, node
+            self._pause_reading()  # no frame may come before the answer is out
+            self._host.admit(self, node)
+        except HandshakeRefused as exc:
+            self.refuse(exc)
+
+    def accept(self) -> None:
+        """Answer the handshake and begin the session."""
+        if self._phase is not _Phase.HANDSHAKE or self._response is None:
+            return
+        with self._surviving():
+            self._protocol.send_response(self._response)
+            self._response = None
+            self._flush()
+            self._open()
+        self._pump()
+
+    def refuse(self, refusal: HandshakeRefused) -> None:
+        """Answer the handshake with an HTTP error and end the connection."""
+        if self._phase is not _Phase.HANDSHAKE:
+            return
+        self._host.hub.counters[f"handshakes_refused_{refusal.status}"] += 1
+        logger.warning(
+            "connection refused",
+            extra={"status": refusal.status, "reason": str(refusal), "peer": self._peer()},
+        )
+        self.node = ""
+        response = self._protocol.reject(refusal.status, f"{refusal}\n")
+        if refusal.retry_after_seconds:
+            response.headers["Retry-After"] = str(refusal.retry_after_seconds)
+        self._protocol.send_response(response)
+        self._flush()
+
+    def _answer_garbage(self) -> None:
+        """The library hangs up on what is not HTTP; a client with a bad header wants to know."""
+        if self._phase is _Phase.HANDSHAKE and not self._written:
+            self._host.hub.counters["handshakes_refused_400"] += 1
+            self._write(
+                b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            )
+
+    def _open(self) -> None:
+        now = self._loop.time()
+        settings = self._host.settings
+        self._phase, self._opened_at = _Phase.OPEN, now
+        self._liveness = Liveness(
+            now, interval=settings.ping_interval_seconds, timeout=settings.ping_timeout_seconds
+        )
+        self._session = session = self._host.make_session(self.node, self._protocol.subprotocol)
+        session.wake, session.resume_reading = self._wake, self._resume_reading
+        self._resume_reading()
+        logger.info(
+            "node connected",
+            extra={"node": self.node, "protocol": session.protocol, "peer": self._peer()},
+        )
+        self._claim = session.claim(self._host.hub.record)
+
+    # Messages.
+
+    def _frame(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.PONG:
+            if len(frame.data) == _PONG_NUMBER.size and self._session is not None:
+                number = _PONG_NUMBER.unpack(frame.data)[0]
+                self._session.ponged(number, self._loop.time())
+            return
+        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            return
+        if frame.opcode is not Opcode.CONT and frame.fin:
+            self._message(bytes(frame.data), is_text=frame.opcode is Opcode.TEXT)
+            return
+        if frame.opcode is not Opcode.CONT:
+            self._fragments = [b"t" if frame.opcode is Opcode.TEXT else b"b"]
+        self._fragments.append(bytes(frame.data))
+        if frame.fin:
+            kind, *parts = self._fragments
+            self._fragments = []
+            self._message(b"".join(parts), is_text=kind == b"t")
+
+    def _message(self, payload: bytes, *, is_text: bool) -> None:
+        if self._session is None:
+            return
+        hub = self._host.hub
+        hub.counters["frames_in"] += 1
+        try:
+            report = self._session.receive(payload, is_text=is_text, now=self._loop.time())
+        except MalformedFrame as exc:
+            self._count_malformed(exc)
+            return
+        if report is not None and not hub.submit(report):
+            self._pause_reading()
+
+    def _count_malformed(self, exc: MalformedFrame) -> None:
+        """Ignore a malformed frame, with a log line each minute; too many end the session."""
+        now = self._loop.time()
+        self._host.hub.counters[f"frames_malformed_{exc.reason}"] += 1
+        if now - self._malformed_since >= 60 or not self._malformed:
+            self._malformed, self._malformed_since = 0, now
+            logger.warning("frame ignored", extra={"node": self.node, "reason": str(exc)})
+        self._malformed += 1
+        if self._malformed > _MALFORMED_PER_MINUTE:
+            self.close(exc.close_code, "too many malformed frames")
+
+    # The session's turn.
+
+    def _wake(self) -> None:
+        if self._pump_handle is None and self._phase is _Phase.OPEN:
+            self._pump_handle = self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Let the session act until it has nothing more to do for now."""
+        if self._pump_handle is not None:
+            self._pump_handle.cancel()
+            self._pump_handle = None
+        with self._surviving():
+            while self._phase is _Phase.OPEN and self._session is not None:
+                actions = self._session.poll(self._loop.time(), room=self._is_writable)
+                if not actions:
+                    break
+                self._perform(actions)
+        self._arm()
+
+    def _perform(self, actions: list[Action]) -> None:
+        out: list[bytes] = []
+        for action in actions:
+            match action:
+                case Send(frame=frame):
+                    self._host.hub.counters["frames_out"] += 1
+                    out.append(frame)
+                case Ping(number=number):
+                    out.append(_PING_HEADER + _PONG_NUMBER.pack(number))
+                case Commit(changes=changes):
+                    assert self._claim is not None
+                    self._claim.commit(changes)
+                case Close(code=code, reason=reason):
+                    self._write_all(out)
+                    self.close(code, reason)
+                    return
+        self._write_all(out)
+
+    # Time.
+
+    def _arm(self) -> None:
+        """Wake up at the next deadline; a timer that fires too early is cheaper than a new one."""
+        if self._phase is _Phase.LOST:
+            return
+        when = self._deadline()
+        if self._timer is not None and not self._timer.cancelled():
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _deadline(self) -> float:
+        if self._phase is not _Phase.OPEN or self._liveness is None:
+            return self._phase_ends
+        when = self._liveness.deadline
+        session = self._session.deadline if self._session is not None else None
+        return when if session is None else min(when, session)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if self._phase is not _Phase.OPEN:
+            if now >= self._phase_ends:
+                self._transport.abort()
+                return
+        elif self._liveness is not None:
+            with self._surviving():
+                self._check_liveness(self._liveness, now)
+        self._pump()
+
+    def _check_liveness(self, liveness: Liveness, now: float) -> None:
+        if not self._is_reading:
+            liveness.heard(now)  # we do not listen, so silence proves nothing
+        match liveness.check(now, gone_out=self._gone_out()):
+            case Verdict.PROBE:
+                self._write(_KEEPALIVE)
+            case Verdict.DEAD:
+                self._host.hub.counters["sessions_dead"] += 1
+                logger.warning("no progress on the link", extra={"node": self.node})
+                self._protocol.fail(1011, "no progress on the link")
+                self._transport.abort()
+
+    def _gone_out(self) -> int:
+        """Bytes that the peer's kernel has acknowledged."""
+        unsent = self._transport.get_write_buffer_size()
+        sock = self._transport.get_extra_info("socket")
+        with contextlib.suppress(OSError, ValueError):
+            queued = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+            unsent += struct.unpack("=i", queued)[0]
+        return self._written - unsent
+
+    # The end.
+
+    def close(self, code: int, reason: str) -> None:
+        """Begin the closing handshake, or just hang up where there is no session yet."""
+        if self._phase is _Phase.OPEN and self._protocol.state is State.OPEN:
+            self._protocol.send_close(code, _shortened(reason))
+            self._flush()
+            self._end_within(self._host.timing.close_seconds)
+        elif self._phase is _Phase.HANDSHAKE:
+            self._transport.abort()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._transport.abort()
+
+    def _end_within(self, seconds: float) -> None:
+        if self._phase in (_Phase.HANDSHAKE, _Phase.OPEN):
+            self._phase = _Phase.CLOSING
+            self._phase_ends = self._loop.time() + seconds
+            self._leave()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._arm()
+
+    def _leave(self) -> None:
+        """Give up the session; from now on nothing of it is sent or taken."""
+        session, self._session = self._session, None
+        if session is not None:
+            self._host.hub.detach(session)
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    @contextlib.contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Turn a bug in the body into the end of this one connection, never a silent half-life."""
+        try:
+            yield
+        except Exception:
+            logger.exception("connection failed", extra={"node": self.node})
+            self._protocol.fail(1011, "internal error")
+            self._flush()
+            self._transport.close()
+            self._end_within(min(1.0, self._host.timing.close_seconds))
+
+    # Bytes.
+
+    def _flush(self) -> None:
+        """Write what the library wants written; its end mark half-closes the connection."""
+        for data in self._protocol.data_to_send():
+            if data:
+                self._write(data)
+                continue
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            else:
+                self._transport.close()
+        if self._protocol.close_expected():
+            self._end_within(self._host.timing.close_seconds)
+
+    def _write_all(self, out: list[bytes]) -> None:
+        if len(out) > 1 and sum(map(len, out)) <= _JOIN_BYTES:
+            out = [b"".join(out)]
+        for data in out:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        self._written += len(data)
+        self._transport.write(data)
+
+    def _pause_reading(self) -> None:
+        if self._is_reading and not self._transport.is_closing():
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
+            if self._liveness is not None:
+                self._liveness.heard(self._loop.time())
+            self._transport.resume_reading()
+
+    def _peer(self) -> str:
+        peer = self._transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if peer else "unknown"
+
+
+def _shortened(reason: str) -> str:
+    """A close frame has room for 123 bytes."""
+    return reason.encode()[:123].decode(errors="ignore")
