@@ -76,7 +76,7 @@ class Reporter:
                 "the LC at %s did not take the report of round %d (%d of %d): %s",
                 *(self._settings.lc_server, number, attempt, ATTEMPTS, problem),
             )
-            await asyncio.sleep(random.uniform(0, 0.5 * 2**attempt))  # noqa: S311 - jitter
+            await asyncio.sleep(random.uniform(0, 0.25 * 2**attempt))  # noqa: S311 - jitter
 
     def _body(self, number: int, status: str, metrics: Mapping[str, float]) -> bytes:
         settings = self._settings

@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_FIRST_SECONDS = 0.25
 BACKOFF_MAX_SECONDS = 5.0
-FAREWELL_SECONDS = 10.0
+FAREWELL_SECONDS = 5.0
 """How long it tries to acknowledge a final model that it has, before it leaves anyway."""
-REPORT_SECONDS = 20.0
+REPORT_SECONDS = 8.0
 """How long the last report may hold up the acknowledgement."""
 
 
