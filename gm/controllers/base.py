@@ -1,0 +1,110 @@
+"""The worker loop that every controller shares."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import Protocol
+
+import msgspec
+
+from gm.api.meta import ObjectKey
+from gm.errors import ServiceError, TerminalError
+from gm.kube.workqueue import ShutDown, Workqueue
+from gm.logs import log_fields
+
+__all__ = ["Controller", "Reconciler", "Result"]
+
+logger = logging.getLogger(__name__)
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows a reconcile: nothing, another look in a while, or a retry with back-off."""
+
+    requeue_after_seconds: float | None = None
+    retry: bool = False
+
+
+class Reconciler(Protocol):
+    """Makes the cluster match one object."""
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Do it; safe at any time and any number of times."""
+        ...
+
+
+class Controller:
+    """Takes keys off a workqueue and has them reconciled, several at a time.
+
+    ``grace_seconds`` bounds how long reconciles that run may take once stopping has begun.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        queue: Workqueue[ObjectKey],
+        *,
+        workers: int = 4,
+        grace_seconds: float = 5.0,
+    ) -> None:
+        self.name = name
+        self._reconciler = reconciler
+        self._queue = queue
+        self._worker_count = workers
+        self._grace_seconds = grace_seconds
+        self._ids = itertools.count(1)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Reconcile until ``stopping`` is set, then drain for at most the grace period."""
+        try:
+            async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as workers:
+                for number in range(self._worker_count):
+                    workers.create_task(self._work(), name=f"{self.name}-worker-{number}")
+                await stopping.wait()
+                self._queue.shut_down()
+                deadline.reschedule(asyncio.get_running_loop().time() + self._grace_seconds)
+        except TimeoutError:
+            # level-based: what was cut off is seen and done after the next start
+            logger.warning("reconciles were cut off", extra={"controller": self.name})
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self._queue.get()
+            except ShutDown:
+                return
+            try:
+                with log_fields(
+                    controller=self.name, object=str(key), reconcile_id=next(self._ids)
+                ):
+                    await self._reconcile(key)
+            finally:
+                self._queue.done(key)
+
+    async def _reconcile(self, key: ObjectKey) -> None:
+        started = time.perf_counter()
+        try:
+            result = await self._reconciler.reconcile(key)
+        except TerminalError as exc:
+            logger.error("reconcile gave up", extra={"reason": str(exc)})
+            self._queue.forget(key)
+            return
+        except ServiceError as exc:
+            # what the API server did is no fault of ours: a line, not a traceback
+            logger.warning("reconcile failed, trying again", extra={"reason": str(exc)})
+            self._queue.add_rate_limited(key)
+            return
+        except Exception:
+            logger.exception("reconcile failed")
+            self._queue.add_rate_limited(key)
+            return
+        logger.debug("reconcile finished", extra={"seconds": time.perf_counter() - started})
+        if result.retry:
+            self._queue.add_rate_limited(key)
+            return
+        self._queue.forget(key)
+        if result.requeue_after_seconds is not None:
+            self._queue.add_after(key, result.requeue_after_seconds)

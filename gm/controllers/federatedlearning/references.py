@@ -1,0 +1,98 @@
+"""What a job refers to, and what of it is missing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gm.api.sedna import FederatedLearningJob
+from gm.controllers.credentials import s3_credentials
+from gm.controllers.federatedlearning.workers import Worker
+from gm.controllers.federatedlearning.world import World
+from gm.errors import InvalidSpec
+
+__all__ = ["Missing", "Names", "missing_references", "names_of", "wanted_secrets"]
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Names of the objects that a job's spec names itself."""
+
+    models: frozenset[str]
+    datasets: frozenset[str]
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A reason for the condition, and a message that names all that is missing."""
+
+    reason: str
+    message: str
+
+
+def names_of(job: FederatedLearningJob) -> Names:
+    """The models and datasets of ``job``."""
+    spec = job.spec
+    models = [spec.aggregation_worker.model.name]
+    if spec.pretrained_model:
+        models.append(spec.pretrained_model.name)
+    datasets = [worker.dataset.name for worker in spec.training_workers]
+    return Names(frozenset(filter(None, models)), frozenset(filter(None, datasets)))
+
+
+def wanted_secrets(world: World) -> dict[str, str]:
+    """Secrets that the job's pods need, each with who names it; of what is known so far."""
+    names, job = names_of(world.job.view), world.job.view
+    wanted: dict[str, str] = {}
+    for name in sorted(names.models):
+        if (model := world.models.get(name)) and model.spec.credential_name:
+            wanted.setdefault(model.spec.credential_name, f"Model {name}")
+    for name in sorted(names.datasets):
+        if (dataset := world.datasets.get(name)) and dataset.spec.credential_name:
+            wanted.setdefault(dataset.spec.credential_name, f"Dataset {name}")
+    s3 = job.spec.transmitter.s3 if job.spec.transmitter else None
+    if s3 and s3.credential_name:
+        wanted.setdefault(s3.credential_name, "the job's transmitter")
+    return wanted
+
+
+def missing_references(world: World, workers: list[Worker]) -> Missing | None:
+    """What keeps the job's pods from being made; None when nothing is missing."""
+    names = names_of(world.job.view)
+    missing = [
+        *(("ModelNotFound", f"Model {n}") for n in sorted(names.models - world.models.keys())),
+        *(
+            ("DatasetNotFound", f"Dataset {n}")
+            for n in sorted(names.datasets - world.datasets.keys())
+        ),
+        *_missing_nodes(world, workers),
+        *(
+            ("SecretNotFound", f"Secret {name} (named by {who})")
+            for name, who in sorted(wanted_secrets(world).items())
+            if name in world.secrets and world.secrets[name] is None
+        ),
+    ]
+    if missing:
+        namespace = world.job.key.namespace
+        listed = ", ".join(what for _, what in missing)
+        return Missing(
+            missing[0][0],
+            f"not found in namespace {namespace}: {listed}; the job starts when it is there",
+        )
+    return _invalid_secret(world)
+
+
+def _missing_nodes(world: World, workers: list[Worker]) -> list[tuple[str, str]]:
+    if world.nodes is None:
+        return []
+    named = {worker.node for worker in workers if worker.node}
+    return [("NodeNotFound", f"Node {name}") for name in sorted(named - world.nodes.keys())]
+
+
+def _invalid_secret(world: World) -> Missing | None:
+    for name in sorted(wanted_secrets(world)):
+        secret = world.secrets.get(name)
+        if secret is None:
+            continue
+        try:
+            s3_credentials(secret, inline=world.settings.inline_credentials)
+        except InvalidSpec as exc:
+            return Missing(exc.reason, exc.message)
+    return None

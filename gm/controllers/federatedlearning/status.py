@@ -1,0 +1,152 @@
+"""The status of a job, computed whole from its workers' states; a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from gm.api.meta import Json
+from gm.controllers.conditions import (
+    find_condition,
+    remove_conditions,
+    set_condition,
+    timestamp,
+)
+from gm.controllers.conditions import status_of as read_status
+from gm.controllers.federatedlearning.state import Phase, WorkerState
+from gm.controllers.federatedlearning.verdict import Verdict, policy_of
+from gm.controllers.federatedlearning.world import World
+
+__all__ = ["PROBLEM_KINDS", "Notice", "Problem", "build_status", "notices"]
+
+PROBLEM_KINDS = (
+    "InvalidSpec",
+    "Waiting",
+    "NameConflict",
+    "WaitingForRemoval",
+    "NoNodePort",
+    "CreateFailed",
+)
+"""Conditions that are there as long as the problem is."""
+_ROUTINE = frozenset({"AggregatorNotBound", "NodePortPending"})  # passes within seconds
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that keeps the job from going on, as a condition of type ``kind``."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """An Event to send about the job."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def build_status(
+    world: World,
+    states: Sequence[WorkerState],
+    verdict: Verdict,
+    problems: Sequence[Problem],
+    *,
+    is_started: bool,
+) -> Json:
+    """The job's status now. What others report (rounds, metrics, Training) is kept as it is."""
+    status = read_status(world.job.raw)
+    status["phase"] = str(verdict.phase)
+    status["observedGeneration"] = world.job.view.metadata.generation
+    if verdict.is_suspended:
+        status.pop("startTime", None)  # the clock of activeDeadlineSeconds stands still
+    elif "startTime" not in status and (is_started or any(s.pod for s in states)):
+        status["startTime"] = timestamp(world.now)
+    if states:
+        _count(world, status, states, verdict)
+        _list_workers(status, states, verdict)
+    else:
+        for field in ("active", "succeeded", "failed"):
+            status.setdefault(field, 0)
+    for change in verdict.conditions:
+        if change.is_true is None:
+            remove_conditions(status, [change.kind])
+        else:
+            set_condition(
+                status,
+                change.kind,
+                at=world.now,
+                is_true=change.is_true,
+                reason=change.reason,
+                message=change.message,
+            )
+    _tell_problems(world, status, problems)
+    if verdict.phase == Phase.SUCCEEDED and "completionTime" not in status:
+        status["completionTime"] = timestamp(world.now)
+    return status
+
+
+def notices(old: Json, new: Json) -> list[Notice]:
+    """What is worth an Event in the step from status ``old`` to ``new``."""
+    found = []
+    for condition in new.get("conditions") or []:
+        kind, message = condition.get("type", ""), condition.get("message") or ""
+        before = find_condition(old, kind)
+        said = ("status", "reason", "message")
+        if before is not None and all(before.get(k) == condition.get(k) for k in said):
+            continue
+        if condition.get("status") != "True" or condition.get("reason") in _ROUTINE:
+            continue
+        reason = condition.get("reason") or kind
+        if kind == "Complete":
+            found.append(Notice("Normal", "Completed", "FederatedLearningJob completed"))
+        elif kind == "Suspended":
+            found.append(Notice("Normal", reason, "the job's workers are stopped"))
+        elif kind in ("Failed", "AggregatorIdle", "Degraded", *PROBLEM_KINDS):
+            found.append(Notice("Warning", reason, message))
+    return found
+
+
+def _count(world: World, status: Json, states: Sequence[WorkerState], verdict: Verdict) -> None:
+    stops = verdict.is_final and policy_of(world).clean_pod_policy != "None"
+    status["active"] = 0 if stops else sum(state.is_active for state in states)
+    status["succeeded"] = sum(state.phase == Phase.SUCCEEDED for state in states)
+    status["failed"] = sum(state.phase == Phase.FAILED for state in states)
+
+
+def _list_workers(status: Json, states: Sequence[WorkerState], verdict: Verdict) -> None:
+    known = {entry.get("name"): entry for entry in status.get("workers") or []}
+    status["workers"] = [
+        _entry(known.get(state.worker.name) or {}, state, verdict) for state in states
+    ]
+
+
+def _entry(known: Json, state: WorkerState, verdict: Verdict) -> Json:
+    worker = state.worker
+    is_stopped = worker.id in verdict.stopped
+    entry: Json = {
+        **known,
+        "name": worker.name,
+        "role": worker.role,
+        "node": state.node,
+        "podName": state.pod.key.name if state.pod else known.get("podName"),
+        "phase": str(Phase.STOPPED if is_stopped else state.phase),
+        "restarts": state.restarts,
+        "reason": "JobFinished" if is_stopped else state.reason,
+    }
+    if not worker.is_aggregator:
+        entry["index"] = worker.index
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _tell_problems(world: World, status: Json, problems: Sequence[Problem]) -> None:
+    told: dict[str, list[Problem]] = {}
+    for problem in problems:
+        told.setdefault(problem.kind, []).append(problem)
+    remove_conditions(status, [kind for kind in PROBLEM_KINDS if kind not in told])
+    for kind, same in told.items():
+        message = "; ".join(dict.fromkeys(problem.message for problem in same))
+        set_condition(status, kind, at=world.now, reason=same[0].reason, message=message)
