@@ -301,8 +301,9 @@ def main() -> None:
     finally:
         if not failed:
             shutil.rmtree(directory, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                directory.parent.rmdir()  # the last keeper takes the run's directory along
+            # the last keeper takes the run's directory along, should the run have been killed
+            if not any(path.is_dir() for path in directory.parent.glob("*")):
+                shutil.rmtree(directory.parent, ignore_errors=True)
 
 
 if __name__ == "__main__":
