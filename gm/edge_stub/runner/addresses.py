@@ -59,15 +59,15 @@ class AddressPool:
         raise NoFreeAddress(f"all pod addresses from {first} to {last} are in use")
 
     def release(self, address: str) -> None:
-        """Give ``address`` back."""
-        held = self._held.pop(address, None)
-        if held is not None:
-            held.close()
+        """Give a pod's ``address`` back; the node's own, which some pods share, stays."""
+        if address != self.node and address in self._held:
+            self._held.pop(address).close()
 
     def close(self) -> None:
         """Give everything back."""
-        for address in list(self._held):
-            self.release(address)
+        for held in self._held.values():
+            held.close()
+        self._held.clear()
 
     def _candidates(self) -> Iterator[int]:
         yield from range(self._next, self._last + 1)

@@ -117,21 +117,31 @@ class ContainerProcess:
             env={MARKER: order.marker, **_loader_environment()},
             start_new_session=True,
         )
-        loop = asyncio.get_running_loop()
-        reports = asyncio.StreamReader(limit=_REPORT_BYTES)
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reports), popen.stdout
-        )
-        writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
-        self = cls(popen, reports, reading, writing, order)
         try:
-            writing.write(_encode(order))
+            self = await cls._connect(popen, order)
+        except BaseException:
+            # It was not told what to run yet.
+            popen.kill()
+            with popen:
+                raise
+        try:
+            self._orders.write(_encode(order))
             await self._next_report()
         except BaseException:
             self.kill()
             self._close()
             raise
         return self
+
+    @classmethod
+    async def _connect(cls, popen: subprocess.Popen[bytes], order: Order) -> ContainerProcess:
+        loop = asyncio.get_running_loop()
+        reports = asyncio.StreamReader(limit=_REPORT_BYTES)
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reports), popen.stdout
+        )
+        writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
+        return cls(popen, reports, reading, writing, order)
 
     @property
     def is_running(self) -> bool:

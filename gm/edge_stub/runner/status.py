@@ -125,11 +125,15 @@ class PodRecord(msgspec.Struct, kw_only=True):
                 for container in spec.get(field) or ()
             ]
 
+        init, containers = records("initContainers"), records("containers")
+        for record in containers if init else ():
+            if record.waiting is not None:
+                record.wait("PodInitializing")
         return cls(
             policy=spec.get("restartPolicy") or "Always",
             host_ip=host_ip,
-            init=records("initContainers"),
-            containers=records("containers"),
+            init=init,
+            containers=containers,
             start_time=_moment(status.get("startTime")) if status.get("startTime") else now,
         )
 
