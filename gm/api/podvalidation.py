@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from gm.api.common import PodTemplate
 from gm.api.problem import Problem
@@ -122,17 +121,13 @@ def _volumes(value: object, where: str) -> Iterator[Problem]:
             names.add(name)
 
 
-def _kind(value: Any) -> str:
-    """The JSON type of ``value``, in words."""
+def _kind(value: object) -> str:
+    """The JSON type of ``value``, which is not text, in words."""
     match value:
-        case None:
-            return "missing"
         case bool():
             return "boolean"
         case int() | float():
             return "number"
-        case str():
-            return "text"
         case list():
             return "list"
         case _:

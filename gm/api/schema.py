@@ -99,9 +99,8 @@ def _struct(kind: type[msgspec.Struct], *, keep_unknown: bool) -> dict[str, Any]
         properties[encoded] = schema_of(hint, keep_unknown=keep_unknown)
         if get_origin(hint) is Annotated and (get_args(hint)[1].extra or {}).get("required"):
             required.append(encoded)
-    schema: dict[str, Any] = {"type": "object"}
-    if kind.__doc__:
-        schema["description"] = " ".join(kind.__doc__.split("\n\n")[0].split())
+    paragraph = (kind.__doc__ or "").split("\n\n")[0]
+    schema: dict[str, Any] = {"type": "object", "description": " ".join(paragraph.split())}
     if properties:
         schema["properties"] = properties
     if required:

@@ -54,7 +54,7 @@ def validate(obj: Validated) -> list[Problem]:
             return list(_federated(obj))
         case JointInferenceService():
             return list(_joint(obj))
-        case IncrementalLearningJob():
+        case _:
             return list(_incremental(obj))
 
 
@@ -175,7 +175,9 @@ def _incremental(job: IncrementalLearningJob) -> Iterator[Problem]:
     yield from _name(deploy.model.name, "spec.deploySpec.model.name", "Model that is served")
     period = deploy.model.poll_period_seconds
     if period is not None and period < 1:
-        yield Problem("spec.deploySpec.model.pollPeriodSeconds", f"is {period}; allowed is >= 1")
+        yield Problem(
+            "spec.deploySpec.model.pollPeriodSeconds", f"is {period}; allowed is 1 or more"
+        )
     yield from _trigger(deploy.trigger, "spec.deploySpec.trigger")
     yield from _mining(deploy.hard_example_mining, "spec.deploySpec.hardExampleMining")
     yield from _worker(deploy.template, None, "spec.deploySpec")
