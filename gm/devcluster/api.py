@@ -102,6 +102,8 @@ class Api:
     def __init__(self, store: Store, registry: Registry) -> None:
         self.store, self.registry = store, registry
         self.hooks: dict[str, Hook] = {}
+        self._by_table: dict[str, ResourceInfo] = {}
+        self._tables_at = -1
 
     def table(self, info: ResourceInfo) -> Table:
         """Where objects of a resource are kept."""
@@ -113,6 +115,16 @@ class Api:
         if info is None:
             raise LookupError(f"{plural}.{group}/{version} is not served")
         return info
+
+    def of_table(self, name: str) -> ResourceInfo | None:
+        """The resource whose storage version a table holds; None if it is not served."""
+        if self._tables_at != self.registry.revision:
+            self._tables_at = self.registry.revision
+            self._by_table = {}
+            for info in self.registry.all():
+                if info.answer is None and info.storage == info.resource:
+                    self._by_table.setdefault(info.storage.qualified, info)
+        return self._by_table.get(name)
 
     def get(self, info: ResourceInfo, key: ObjectKey) -> Record:
         """The newest version of an object. Raises: StatusError (404)."""

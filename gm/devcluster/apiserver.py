@@ -7,14 +7,23 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from gm.devcluster.api import Api
+from gm.devcluster.controller import Controller
 from gm.devcluster.crdhook import CrdHook
+from gm.devcluster.endpoints import EndpointsController
+from gm.devcluster.expiry import EventExpiry
+from gm.devcluster.gc import GarbageCollector
 from gm.devcluster.handlers import Handlers
 from gm.devcluster.logs import LogProxy
+from gm.devcluster.namespaces import DefinitionCleaner, NamespaceCleaner
+from gm.devcluster.nodes import NodeHook, NodeLifecycle
+from gm.devcluster.podgc import PodCollector, TaintEviction
 from gm.devcluster.registry import Registry
+from gm.devcluster.scheduler import Scheduler
 from gm.devcluster.server import Server
 from gm.devcluster.services import ServiceHook
 from gm.devcluster.store import Store
@@ -46,6 +55,8 @@ class ApiServerSettings:
     event_ttl_seconds: float = 3600
     node_grace_seconds: float = 40
     """How long after a node's last Lease renewal it counts as lost."""
+    orphan_grace_seconds: float = 40
+    """How long pods stay whose node does not exist."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +90,13 @@ async def running(
     registry = Registry()
     store = Store(window=settings.event_window)
     api = Api(store, registry)
+    api.hooks["nodes"] = NodeHook()
     api.hooks["services"] = ServiceHook()
     api.hooks["customresourcedefinitions.apiextensions.k8s.io"] = CrdHook(registry)
     for name in _NAMESPACES:
         api.make(api.builtin("namespaces"), "", {"metadata": {"name": name}})
     watches = Watches(store)
-    async with LogProxy(store) as logs:
+    async with LogProxy(store) as logs, _controlling(api, settings):
         server = Server(
             registry,
             Handlers(api, watches, logs),
@@ -96,6 +108,27 @@ async def running(
             kubeconfig = identity.write_kubeconfig(url)
             server.is_ready = True
             yield RunningServer(url, port, kubeconfig, identity.token, identity.ca_path)
+
+
+@contextlib.asynccontextmanager
+async def _controlling(api: Api, settings: ApiServerSettings) -> AsyncIterator[None]:
+    """The controllers, as long as the body; if one crashes, the body is cancelled."""
+    controllers: list[Controller[Any]] = [
+        GarbageCollector(api),
+        NamespaceCleaner(api),
+        DefinitionCleaner(api),
+        Scheduler(api),
+        NodeLifecycle(api, grace_seconds=settings.node_grace_seconds),
+        PodCollector(api, grace_seconds=settings.orphan_grace_seconds),
+        TaintEviction(api),
+        EndpointsController(api),
+        EventExpiry(api, ttl_seconds=settings.event_ttl_seconds),
+    ]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(c.run(), name=c.name) for c in controllers]
+        yield
+        for task in tasks:
+            task.cancel()
 
 
 @contextlib.asynccontextmanager

@@ -96,10 +96,12 @@ class Change:
     ``record`` of a deletion is the object's last state with a new version.
     """
 
-    __slots__ = ("_line", "previous", "record", "revision", "type")
+    __slots__ = ("_line", "previous", "record", "revision", "table", "type")
 
-    def __init__(self, kind: ChangeType, record: Record, previous: Record | None) -> None:
-        self.type, self.record, self.previous = kind, record, previous
+    def __init__(
+        self, kind: ChangeType, table: str, record: Record, previous: Record | None = None
+    ) -> None:
+        self.type, self.table, self.record, self.previous = kind, table, record, previous
         self.revision = record.revision
         self._line: bytes | None = None
 
@@ -187,7 +189,7 @@ class Table:
         if previous is None:
             bisect.insort(self._keys, key)
         self._records[key] = record
-        self._append(Change("MODIFIED" if previous else "ADDED", record, previous))
+        self._append(Change("MODIFIED" if previous else "ADDED", self.name, record, previous))
         return record
 
     def remove(self, key: ObjectKey, last: dict[str, Any] | None = None) -> Record:
@@ -198,7 +200,7 @@ class Table:
         obj = previous.object if last is None else last
         meta = {**obj["metadata"], "resourceVersion": str(revision)}
         record = Record(key, {**obj, "metadata": meta}, revision)
-        self._append(Change("DELETED", record, previous))
+        self._append(Change("DELETED", self.name, record, previous))
         return record
 
     def listen(self, wake: asyncio.Event) -> None:
@@ -346,7 +348,7 @@ class Feed:
             except Expired:
                 after = None
             if after is None:
-                changes += [Change("ADDED", record, None) for record in table.records()]
+                changes += [Change("ADDED", table.name, record) for record in table.records()]
         changes.sort(key=lambda change: change.revision)
         return changes
 
