@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import gzip
-import importlib.resources
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
 from gm.api.meta import Json, ResourceType
 from gm.devcluster import columns, crds, defaults, events, reviews, validation
+from gm.devcluster.definitions import definitions
 from gm.devcluster.info import ResourceInfo, User
 from gm.devcluster.metadata import dns_label, service_name
 from gm.devcluster.preparing import BuiltinBehaviour
 from gm.devcluster.schema import Schema
 
-__all__ = ["definitions", "git_version", "resources"]
+__all__ = ["resources"]
 
 _CORE = "io.k8s.api.core.v1"
 _SINGULAR = {"Endpoints": "endpoints"}
-
-
-@functools.cache
-def _data() -> Json:
-    packed = importlib.resources.files("gm.devcluster").joinpath("data/openapi.json.gz")
-    data: Json = msgspec.json.decode(gzip.decompress(packed.read_bytes()))
-    return data
-
-
-def definitions() -> Json:
-    """Kubernetes' own OpenAPI schemas of the built-in kinds, by name."""
-    schemas: Json = _data()["schemas"]
-    return schemas
-
-
-def git_version() -> str:
-    """The Kubernetes version that the built-in kinds follow."""
-    return str(_data()["gitVersion"])
 
 
 def _status(value: Json) -> Callable[[Json], None]:
@@ -104,6 +82,7 @@ _CRD = BuiltinBehaviour(
     defaults=defaults.custom_resource_definition,
     validate=crds.validate,
     validate_change=crds.validate_change,
+    warn=crds.warnings,
 )
 _PLAIN = BuiltinBehaviour()
 

@@ -64,13 +64,28 @@ def _go_kind(value: Any) -> str:
 
 def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
     duplicates: list[str] = []
+    if not body.strip():
+        why = "couldn't get version/kind; json parse error: unexpected end of JSON input"
+        raise _unrecognised(kind, why, b"<empty>")
     try:
-        parsed = json.loads(body, object_pairs_hook=_Pairs)
+        parsed = json.loads(
+            body, object_pairs_hook=_Pairs, parse_float=_number, parse_constant=_refuse
+        )
     except (ValueError, RecursionError) as exc:
         raise _unrecognised(
             kind, f"couldn't get version/kind; json parse error: {exc}", body
         ) from exc
     return _plain(parsed, "", duplicates), duplicates
+
+
+def _number(written: str) -> int | float:
+    """``2.0`` is the integer 2, as it is to Go's dynamic objects."""
+    value = float(written)
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON value")
 
 
 def _plain(value: Any, path: str, duplicates: list[str]) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gm.api.meta import Json
-from gm.devcluster.builtin import git_version
+from gm.devcluster.definitions import git_version
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.registry import Registry
 

@@ -55,7 +55,7 @@ def required(field: str, why: str = "") -> Cause:
 
 def unsupported(field: str, value: Any, allowed: list[str]) -> Cause:
     """``FIELD: Unsupported value: VALUE: supported values: ...``."""
-    listed = ", ".join(quoted(item) for item in sorted(allowed))
+    listed = ", ".join(quoted(item) for item in allowed)
     message = f"Unsupported value: {quoted(value)}: supported values: {listed}"
     return Cause("FieldValueNotSupported", message, field)
 
@@ -185,15 +185,18 @@ def validate_metadata(
 
 def _owner_causes(references: list[Json]) -> Iterator[Cause]:
     field = "metadata.ownerReferences"
-    for index, reference in enumerate(references):
+    for reference in references:
         for key in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(key):
                 why = "must not be empty" if key != "apiVersion" else "version must not be empty"
-                yield invalid_value(f"{field}[{index}].{key}", reference.get(key) or "", why)
+                yield invalid_value(f"{field}.{key}", reference.get(key) or "", why)
     controllers = [r for r in references if r.get("controller")]
     if len(controllers) > 1:
         names = " and ".join(f"{r.get('kind')}/{r.get('name')}" for r in controllers[:2])
-        why = f"Only one reference can have Controller set to true. Found {names}"
+        why = (
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {names}'
+        )
         yield Cause("FieldValueInvalid", f"Invalid value: {quoted(references)}: {why}", field)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gm.api.meta import Json
-from gm.devcluster.builtin import definitions, git_version
+from gm.devcluster.definitions import definitions, git_version
 from gm.devcluster.discovery import Document
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.registry import Registry

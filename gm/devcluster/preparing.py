@@ -36,14 +36,21 @@ def undecodable(info: ResourceInfo, obj: Json, why: str) -> StatusError:
 
 
 def drop_unknown(
-    info: ResourceInfo, obj: Json, *, field_validation: str, duplicates: Sequence[str]
+    info: ResourceInfo,
+    obj: Json,
+    *,
+    field_validation: str,
+    duplicates: Sequence[str],
+    in_order: bool = False,
 ) -> list[str]:
-    """Prune ``obj`` in place; returns warnings.
+    """Prune ``obj`` in place; returns warnings, ``in_order`` of the alphabet.
 
     Raises: StatusError 400 if ``field_validation`` is ``Strict`` and there is anything to say.
     """
     unknown: list[str] = []
     prune(info.schema, obj, unknown=unknown)
+    if in_order:
+        unknown.sort()
     found = [*duplicates, *(f'unknown field "{path}"' for path in unknown)]
     if found and field_validation == "Strict":
         raise undecodable(info, obj, f"strict decoding error: {', '.join(found)}")
@@ -60,6 +67,12 @@ def carry_metadata(new: Json, old: Json) -> None:
             mine[field] = stored[field]
         elif field != "generateName":
             mine.pop(field, None)
+
+
+def drop_server_owned(meta: Json) -> None:
+    """Forget what a client may not say of a new object."""
+    for field in ("managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        meta.pop(field, None)
 
 
 def raise_causes(info: ResourceInfo, obj: Json, causes: Sequence[Cause]) -> None:
@@ -85,19 +98,18 @@ class BuiltinBehaviour:
     validate: Callable[[Json], Iterable[Cause]] = _no_causes
     carry: Callable[[Json, Json], object] = lambda _new, _old: None
     validate_change: Callable[[Json, Json], Iterable[Cause]] = _no_change_causes
+    warn: Callable[[Json], list[str]] = lambda _obj: []
 
     def create(
         self, info: ResourceInfo, obj: Json, *, field_validation: str, duplicates: Sequence[str]
     ) -> list[str]:
         """Prepare a new object, in place."""
         warnings = self._decode(info, obj, field_validation, duplicates)
-        meta = obj.setdefault("metadata", {})
-        for field in ("managedFields", "selfLink", *SERVER_OWNED[2:]):
-            meta.pop(field, None)
+        drop_server_owned(obj.setdefault("metadata", {}))
         self.begin(obj)
         self._finish(info, obj)
         raise_causes(info, obj, self._causes(info, obj))
-        return warnings
+        return [*warnings, *self.warn(obj)]
 
     def update(
         self,
@@ -125,7 +137,7 @@ class BuiltinBehaviour:
         self._finish(info, new)
         causes = [*validate_update(new["metadata"], old["metadata"]), *self._causes(info, new)]
         raise_causes(info, new, [*causes, *self.validate_change(new, old)])
-        return warnings
+        return [*warnings, *self.warn(new)]
 
     def _decode(
         self, info: ResourceInfo, obj: Json, field_validation: str, duplicates: Sequence[str]

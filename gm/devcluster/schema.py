@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _REF = "#/components/schemas/"
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _EMBEDDED_FIELDS = ("apiVersion", "kind", "metadata")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/](?!=?$)|^=")
 
@@ -34,8 +35,14 @@ class Schema:
     """
 
     def __init__(
-        self, raw: Mapping[str, Any], definitions: Mapping[str, Any] | None = None
+        self,
+        raw: Mapping[str, Any],
+        definitions: Mapping[str, Any] | None = None,
+        *,
+        is_custom: bool = False,
     ) -> None:
+        """``is_custom``: an object without declared fields is empty, not free, as in CRDs."""
+        self._is_custom = is_custom
         self._definitions = definitions if definitions is not None else {}
         self.outer = raw
         self.reference = ""
@@ -61,7 +68,13 @@ class Schema:
         self.open: bool = bool(
             self.raw.get("x-kubernetes-preserve-unknown-fields")
             or additional is True
-            or (not self._properties and self._additional is None)
+            or self.int_or_string
+            or (
+                not self._is_custom
+                and not self._properties
+                and self._additional is None
+                and additional is not False
+            )
         )
 
     def _resolve(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,6 +84,7 @@ class Schema:
             wrapped = raw.get("allOf")
             if isinstance(reference, str) and reference.startswith(_REF):
                 self.reference = reference.removeprefix(_REF)
+                self._is_custom = False
                 raw = self._definitions[self.reference]
             elif (
                 isinstance(wrapped, list)
@@ -97,24 +111,26 @@ class Schema:
         """The schema of a list's elements."""
         raw = self.raw.get("items")
         if self._items is None and isinstance(raw, Mapping):
-            self._items = Schema(raw, self._definitions)
+            self._items = self._inner(raw)
         return self._items
+
+    def _inner(self, raw: Mapping[str, Any]) -> Schema:
+        return Schema(raw, self._definitions, is_custom=self._is_custom)
 
     def child(self, field: str) -> Schema | None:
         """The schema of ``field``; None if it is not declared."""
         if (found := self._children.get(field)) is not None:
             return found
-        if (raw := self._properties.get(field)) is not None:
-            found = self._children[field] = Schema(raw, self._definitions)
+        if self.embedded and field == "metadata" and _OBJECT_META in self._definitions:
+            raw: Mapping[str, Any] | None = {"$ref": _REF + _OBJECT_META}
+        else:
+            raw = self._properties.get(field)
+        if raw is not None:
+            found = self._children[field] = self._inner(raw)
             return found
         if self._extra is None and self._additional is not None:
-            self._extra = Schema(self._additional, self._definitions)
+            self._extra = self._inner(self._additional)
         return self._extra
-
-    def override(self, field: str, schema: Schema) -> None:
-        """Use ``schema`` for ``field``, whatever is declared for it."""
-        self._properties = {**self._properties, field: schema.outer}
-        self._children[field] = schema
 
 
 def join(path: str, field: str) -> str:
@@ -148,16 +164,26 @@ def apply_defaults(schema: Schema, value: Any) -> None:
             child = schema.child(field)
             if child is None:
                 continue
-            if field in value and value[field] is None and not child.nullable:
-                del value[field]
-            if field not in value and "default" in raw:
+            if (
+                value.get(field) is None
+                and "default" in raw
+                and not _keeps_null(child, value, field)
+            ):
                 value[field] = copy.deepcopy(raw["default"])
-        for field, item in value.items():
-            if (child := schema.child(field)) is not None:
+        for field, item in [*value.items()]:
+            if (child := schema.child(field)) is None:
+                continue
+            if item is None and not child.nullable:
+                del value[field]
+            else:
                 apply_defaults(child, item)
     elif isinstance(value, list) and (items := schema.items) is not None:
         for item in value:
             apply_defaults(items, item)
+
+
+def _keeps_null(schema: Schema, value: dict[str, Any], field: str) -> bool:
+    return schema.nullable and field in value
 
 
 _GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number"}
@@ -205,7 +231,8 @@ def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> 
         owner = schema.struct or owner
         for field, item in value.items():
             if (child := schema.child(field)) is not None:
-                check_types(child, item, join(path, field), owner)
+                where = join(path, field) if field in schema.fields else path
+                check_types(child, item, where, owner)
     elif isinstance(value, list) and schema.type == "array":
         if (items := schema.items) is not None:
             for item in value:
