@@ -7,11 +7,12 @@ import contextlib
 import inspect
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
+import yaml
 
 from gm.api.meta import ObjectKey, ResourceType
 from gm.api.resources import NAMESPACES, PODS
@@ -37,6 +38,11 @@ class Cluster:
     def limited_kubeconfig(self) -> str:
         """Kubeconfig of user ``limited``, who has no rights; only the real server has it."""
         return self._paths["limited"]
+
+    def read_kubeconfig(self) -> dict[str, Any]:
+        """The kubeconfig, for tests that change it."""
+        config: dict[str, Any] = yaml.safe_load(Path(self.kubeconfig).read_text())
+        return config
 
     @contextlib.asynccontextmanager
     async def client(self, kubeconfig: str | None = None) -> AsyncIterator[Client]:
@@ -104,15 +110,27 @@ class Cluster:
             with contextlib.suppress(NotFound):
                 await client.delete(PODS, self.key(pod), grace_period_seconds=0)
 
+    @overload
     async def wait_for(
         self,
-        predicate: Callable[[], R | Awaitable[R]],
+        predicate: Callable[[], Coroutine[Any, Any, R]],
         *,
         timeout_seconds: float = 30,
         what: str = "",
-    ) -> R:
+    ) -> R: ...
+    @overload
+    async def wait_for(
+        self, predicate: Callable[[], R], *, timeout_seconds: float = 30, what: str = ""
+    ) -> R: ...
+    async def wait_for(
+        self,
+        predicate: Callable[[], Any],
+        *,
+        timeout_seconds: float = 30,
+        what: str = "",
+    ) -> Any:
         """Ask ``predicate`` until what it gives is true; returns that."""
-        last: R | None = None
+        last: Any = None
         try:
             async with asyncio.timeout(timeout_seconds):
                 while True:
