@@ -280,7 +280,7 @@ class PodWorker:
                 )
             await pause.sleep()
         if why:
-            self.record.refusal = why
+            self.record.refuse(why)
             self._pod.event("Warning", NOT_FOR_THIS_NODE, why)
             self._pod.status.touch()
         return not why

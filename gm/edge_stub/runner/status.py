@@ -16,7 +16,7 @@ from gm.edge_stub.runner.container import Exit
 
 __all__ = ["ContainerRecord", "PodRecord", "pod_status", "stamp", "status_patch"]
 
-OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+_SCHEDULED = "PodScheduled"
 NOT_FOR_THIS_NODE = "NotForThisNode"
 _LOST = "the node stopped while the container ran; to pods that is a reboot"
 
@@ -137,6 +137,13 @@ class PodRecord(msgspec.Struct, kw_only=True):
             start_time=_moment(status.get("startTime")) if status.get("startTime") else now,
         )
 
+    def refuse(self, why: str) -> None:
+        """This node does not run the pod: it stays Pending, and says so wherever people look."""
+        self.refusal = why
+        for record in (*self.init, *self.containers):
+            if record.waiting is not None:
+                record.wait(NOT_FOR_THIS_NODE)
+
     @property
     def is_initialized(self) -> bool:
         """Whether all init containers have done their part."""
@@ -182,8 +189,11 @@ def pod_status(record: PodRecord, current: Mapping[str, Any], now: datetime) -> 
         "podIPs": [{"ip": record.pod_ip}] if record.pod_ip else None,
         "startTime": stamp(record.start_time),
         "conditions": _conditions(record, current.get("conditions") or (), now),
-        "containerStatuses": [_container_status(r) for r in record.containers],
-        "initContainerStatuses": [_container_status(r) for r in record.init] or None,
+        "containerStatuses": [_container_status(r, r.ready) for r in record.containers],
+        "initContainerStatuses": [
+            _container_status(r, r.ready if r.is_sidecar else r.is_initialized) for r in record.init
+        ]
+        or None,
     }
     if record.failure is not None:
         status["reason"], status["message"] = record.failure
@@ -212,14 +222,17 @@ def _without_empty(value: Any) -> Any:
 
 
 def _conditions(record: PodRecord, current: Sequence[Json], now: datetime) -> list[Json]:
+    before = {condition["type"]: condition for condition in current}
     wanted = [
         ("PodReadyToStartContainers", bool(record.pod_ip), "", ""),
         ("Initialized", *_initialized(record)),
         ("Ready", *_ready(record)),
         ("ContainersReady", *_ready(record)),
     ]
-    before = {condition["type"]: condition for condition in current}
-    conditions = [c for c in current if c["type"] not in OWN_CONDITIONS]
+    if _SCHEDULED not in before:  # bound by hand: without a scheduler's word it is scheduled too
+        wanted.append((_SCHEDULED, True, "", ""))
+    own = {kind for kind, *_ in wanted}
+    conditions = [condition for condition in current if condition["type"] not in own]
     for kind, holds, reason, message in wanted:
         state = "True" if holds else "False"
         old = before.get(kind, {})
@@ -261,14 +274,14 @@ def _ready(record: PodRecord) -> tuple[bool, str, str]:
     return True, "", ""
 
 
-def _container_status(record: ContainerRecord) -> Json:
+def _container_status(record: ContainerRecord, ready: bool) -> Json:
     status: Json = {
         "name": record.name,
         "image": record.image,
         "imageID": "",
         "containerID": record.identity,
         "restartCount": record.restarts,
-        "ready": record.ready,
+        "ready": ready,
         "started": record.started,
         "state": _state(record),
         "lastState": {},
