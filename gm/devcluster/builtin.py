@@ -180,6 +180,7 @@ def _core() -> Iterable[ResourceInfo]:
     yield _info(
         f"{_CORE}.Node",
         "nodes",
+        BuiltinBehaviour(defaults=defaults.node, validate=validation.node),
         namespaced=False,
         short_names="no",
         subresources="status",
@@ -208,7 +209,7 @@ def _core() -> Iterable[ResourceInfo]:
         "secrets",
         BuiltinBehaviour(
             defaults=defaults.secret,
-            validate=validation.config_data,
+            validate=validation.secret,
             validate_change=validation.secret_change,
         ),
         selectable_fields="type",
@@ -277,7 +278,12 @@ def _groups() -> Iterable[ResourceInfo]:
         categories="all",
         subresources="status",
     )
-    yield _info("io.k8s.api.coordination.v1.Lease", "leases", group="coordination.k8s.io")
+    yield _info(
+        "io.k8s.api.coordination.v1.Lease",
+        "leases",
+        BuiltinBehaviour(validate=validation.lease),
+        group="coordination.k8s.io",
+    )
     yield _info(
         "io.k8s.api.discovery.v1.EndpointSlice",
         "endpointslices",
@@ -287,6 +293,7 @@ def _groups() -> Iterable[ResourceInfo]:
     yield _info(
         "io.k8s.api.events.v1.Event",
         "events",
+        BuiltinBehaviour(validate=lambda obj: validation.core_event(events.to_core(obj))),
         group="events.k8s.io",
         short_names="ev",
         selectable_fields=_EVENT_FIELDS,

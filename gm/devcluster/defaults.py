@@ -20,6 +20,7 @@ __all__ = [
     "endpoints",
     "horizontal_pod_autoscaler",
     "namespace",
+    "node",
     "persistent_volume_claim",
     "pod",
     "quality_of_service",
@@ -184,7 +185,7 @@ def service(obj: Json) -> None:
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
-    if spec["type"] in ("NodePort", "LoadBalancer"):
+    if spec["type"] in ("NodePort", "LoadBalancer") or spec.get("externalIPs"):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
@@ -195,6 +196,13 @@ def namespace(obj: Json) -> None:
     meta = obj["metadata"]
     labels = meta.setdefault("labels", {})
     labels["kubernetes.io/metadata.name"] = meta.get("name", "")
+
+
+def node(obj: Json) -> None:
+    """A node: what it has can be allocated."""
+    status = obj.get("status") or {}
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
 
 
 def secret(obj: Json) -> None:

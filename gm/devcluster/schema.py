@@ -6,10 +6,13 @@ some schemas (that of a CRD, for one) contain themselves.
 
 from __future__ import annotations
 
+import base64
 import copy
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from gm.devcluster.quantity import QuantityError, canonical
 
 __all__ = [
     "Schema",
@@ -23,8 +26,10 @@ __all__ = [
 
 _REF = "#/components/schemas/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_QUANTITY = ".api.resource.Quantity"
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _EMBEDDED_FIELDS = ("apiVersion", "kind", "metadata")
-_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/](?!=?$)|^=")
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 
 
 class Schema:
@@ -198,8 +203,12 @@ def normalise(schema: Schema, value: Any) -> None:
     if isinstance(value, dict):
         for field in [*value]:
             child, item = schema.child(field), value[field]
-            if item is None or (child is not None and _is_empty(child, item)):
+            if child is not None and item is None and schema.is_map and child.type == "string":
+                value[field] = ""
+            elif item is None or (child is not None and _is_empty(child, item)):
                 del value[field]
+            elif child is not None and child.reference.endswith(_QUANTITY):
+                value[field] = canonical(item)
             elif child is not None:
                 normalise(child, item)
         for field, raw in schema.fields.items():
@@ -243,8 +252,21 @@ def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> 
             f"json: cannot unmarshal {got} into Go struct field {owner}.{path} "
             f"of type {go_type(schema)}"
         )
+    else:
+        _check_text(schema, value)
+
+
+def _check_text(schema: Schema, value: Any) -> None:
+    """Texts that Go parses while it decodes."""
+    if schema.reference.endswith(_QUANTITY):
+        try:
+            canonical(value)
+        except QuantityError as exc:
+            raise TypeMismatch(str(exc)) from exc
     elif schema.raw.get("format") == "byte":
         check_base64(value)
+    elif schema.raw.get("format") == "date-time" and not _TIME.fullmatch(value):
+        raise TypeMismatch(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse')
 
 
 def _fits(schema: Schema, value: Any) -> bool:
@@ -269,10 +291,12 @@ def _fits(schema: Schema, value: Any) -> bool:
 def check_base64(text: str) -> None:
     """Raises: TypeMismatch unless ``text`` is base64 in the standard alphabet."""
     stripped = text.replace("\n", "").replace("\r", "")
-    bad = _NOT_BASE64.search(stripped)
-    if bad is not None or len(stripped) % 4:
-        at = bad.start() if bad is not None else len(stripped)
-        raise TypeMismatch(f"illegal base64 data at input byte {at}")
+    try:
+        base64.b64decode(stripped, validate=True)
+    except ValueError as exc:
+        bad = _NOT_BASE64.search(stripped)
+        at = bad.start() if bad is not None else len(stripped) // 4 * 4
+        raise TypeMismatch(f"illegal base64 data at input byte {at}") from exc
 
 
 def go_type(schema: Schema) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gm.api.meta import Json
+from gm.devcluster import quantity
 from gm.devcluster.metadata import (
     dns_label,
     dns_subdomain,
@@ -27,15 +28,17 @@ __all__ = [
     "core_event",
     "deployment",
     "deployment_change",
+    "lease",
+    "node",
     "pod",
     "pod_change",
     "replica_set",
+    "secret",
     "secret_change",
     "service",
     "service_change",
 ]
 
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(m|k|M|G|T|P|E|n|u|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?\d+)?")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _POD_CHANGEABLE = "`spec.containers[*].image`,`spec.initContainers[*].image`," + (
@@ -43,6 +46,7 @@ _POD_CHANGEABLE = "`spec.containers[*].image`,`spec.initContainers[*].image`," +
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _IMMUTABLE = "field is immutable"
+_EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 # --- pods ---------------------------------------------------------------------------------------
@@ -64,9 +68,9 @@ def pod_spec(spec: Json, path: str) -> Iterator[Cause]:
     for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field) or []):
             yield from _container(container, f"{path}.{field}[{index}]", names, volumes)
-    yield from _choice(spec, path, "restartPolicy", ["Always", "Never", "OnFailure"])
+    yield from _choice(spec, path, "restartPolicy", ["Always", "OnFailure", "Never"])
     yield from _choice(
-        spec, path, "dnsPolicy", ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]
+        spec, path, "dnsPolicy", ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]
     )
     for field in ("nodeName", "hostname", "serviceAccountName"):
         rule = dns_label if field == "hostname" else dns_subdomain
@@ -169,10 +173,10 @@ def _ports(ports: list[Json], path: str) -> Iterator[Cause]:
 def _port_name(name: str, path: str, names: set[str]) -> Iterator[Cause]:
     if len(name) > 15:
         yield invalid_value(path, name, "must be no more than 15 characters")
-    elif not _PORT_NAME.fullmatch(name):
+    if not _PORT_NAME.fullmatch(name):
         why = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
         yield invalid_value(path, name, why)
-    elif not re.search("[a-z]", name):
+    if not re.search("[a-z]", name):
         yield invalid_value(path, name, "must contain at least one letter (a-z)")
     if name in names:
         yield duplicate(path, name)
@@ -185,11 +189,11 @@ def _port_number(number: int, path: str) -> Iterator[Cause]:
 
 
 def _resources(resources: Json, path: str) -> Iterator[Cause]:
-    for kind in ("limits", "requests"):
-        for name, amount in (resources.get(kind) or {}).items():
-            if not _QUANTITY.fullmatch(str(amount)):
-                why = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"  # noqa: E501
-                yield invalid_value(f"{path}.{kind}[{name}]", amount, why)
+    limits = resources.get("limits") or {}
+    for name, amount in (resources.get("requests") or {}).items():
+        if name in limits and quantity.value(amount) > quantity.value(limits[name]):
+            why = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield invalid_value(f"{path}.requests", amount, why)
 
 
 def _toleration(toleration: Json, path: str) -> Iterator[Cause]:
@@ -201,8 +205,8 @@ def _toleration(toleration: Json, path: str) -> Iterator[Cause]:
         yield invalid_value(f"{path}.operator", toleration["value"], why)
     if not toleration.get("key") and operator != "Exists":
         why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'  # noqa: E501
-        yield invalid_value(f"{path}.operator", operator, why)
-    yield from _choice(toleration, path, "effect", ["NoExecute", "NoSchedule", "PreferNoSchedule"])
+        yield invalid_value(f"{path}.operator", toleration.get("operator", ""), why)
+    yield from _choice(toleration, path, "effect", _EFFECTS)
 
 
 def pod_change(new: Json, old: Json) -> Iterator[Cause]:
@@ -310,6 +314,13 @@ def service_change(new: Json, old: Json) -> Iterator[Cause]:
         yield invalid_value("spec.clusterIPs[0]", value, "may not change once set")
 
 
+_SECRET_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
 # --- the rest -----------------------------------------------------------------------------------
 
 
@@ -317,12 +328,21 @@ def core_event(obj: Json) -> Iterator[Cause]:
     """An event lies in the namespace of what it is about (``default`` for cluster-wide kinds)."""
     namespace = obj["metadata"].get("namespace", "")
     about = (obj.get("involvedObject") or {}).get("namespace", "")
-    if about != namespace if about else namespace not in ("default", "kube-system"):
+    if about != namespace if about else namespace != "default":
         yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+    if obj.get("eventTime"):  # written through the newer API, which asks for more
+        for field in ("reportingComponent", "reportingInstance", "action", "reason"):
+            if not obj.get(field):
+                yield required(field)
+        if obj.get("type") not in ("Normal", "Warning"):
+            yield invalid_value("type", obj.get("type", ""), "has invalid value: ")
 
 
 def config_data(obj: Json) -> Iterator[Cause]:
     """The keys of a config map or secret are file names."""
+    for key in obj.get("data") or {}:
+        if key in (obj.get("binaryData") or {}):
+            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
     for field in ("data", "binaryData"):
         for key in obj.get(field) or {}:
             if len(key) > 253 or not _CONFIG_KEY.fullmatch(key) or key in (".", ".."):
@@ -345,6 +365,29 @@ def config_data_change(new: Json, old: Json) -> Iterator[Cause]:
             yield forbidden(field, why)
 
 
+def secret(obj: Json) -> Iterator[Cause]:
+    """A secret; some types need certain keys."""
+    yield from config_data(obj)
+    for key in _SECRET_KEYS.get(obj.get("type", ""), ()):
+        if key not in (obj.get("data") or {}):
+            yield required(f"data[{key}]")
+
+
+def node(obj: Json) -> Iterator[Cause]:
+    """A node."""
+    for index, taint in enumerate((obj.get("spec") or {}).get("taints") or []):
+        if taint.get("effect") not in _EFFECTS:
+            path = f"metadata.taints[{index}].effect"  # the real server names it so
+            yield unsupported(path, taint.get("effect", ""), _EFFECTS)
+
+
+def lease(obj: Json) -> Iterator[Cause]:
+    """A lease."""
+    seconds = (obj.get("spec") or {}).get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+
+
 def secret_change(new: Json, old: Json) -> Iterator[Cause]:
     """A secret keeps its type."""
     if new.get("type") != old.get("type"):
@@ -361,9 +404,9 @@ def _workload(obj: Json) -> Iterator[Cause]:
         yield required("spec.selector")
     labels = (template.get("metadata") or {}).get("labels") or {}
     wanted = (selector or {}).get("matchLabels") or {}
-    if wanted and any(labels.get(k) != v for k, v in wanted.items()):
+    if not selector or any(labels.get(k) != v for k, v in wanted.items()):
         why = "`selector` does not match template `labels`"
-        yield invalid_value("spec.template.metadata.labels", labels, why)
+        yield invalid_value("spec.template.metadata.labels", labels or None, why)
     yield from pod_spec(template.get("spec") or {}, "spec.template.spec")
     policy = (template.get("spec") or {}).get("restartPolicy", "Always")
     if policy != "Always":
