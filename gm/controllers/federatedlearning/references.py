@@ -82,8 +82,8 @@ def missing_references(world: World, workers: list[Worker]) -> Missing | None:
 def _missing_nodes(world: World, workers: list[Worker]) -> list[tuple[str, str]]:
     if world.nodes is None:
         return []
-    named = {worker.node for worker in workers if worker.node}
-    return [("NodeNotFound", f"Node {name}") for name in sorted(named - world.nodes.keys())]
+    named = sorted({worker.node for worker in workers if worker.node})
+    return [("NodeNotFound", f"Node {name}") for name in named if name not in world.nodes]
 
 
 def _invalid_secret(world: World) -> Missing | None:

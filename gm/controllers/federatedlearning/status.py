@@ -19,7 +19,7 @@ from gm.controllers.federatedlearning.state import Phase, WorkerState
 from gm.controllers.federatedlearning.verdict import Verdict, policy_of
 from gm.controllers.federatedlearning.world import World
 
-__all__ = ["PROBLEM_KINDS", "Notice", "Problem", "build_status", "notices"]
+__all__ = ["PROBLEM_KINDS", "Notice", "Problem", "build_status", "is_minor", "notices"]
 
 PROBLEM_KINDS = (
     "InvalidSpec",
@@ -150,3 +150,24 @@ def _tell_problems(world: World, status: Json, problems: Sequence[Problem]) -> N
     for kind, same in told.items():
         message = "; ".join(dict.fromkeys(problem.message for problem in same))
         set_condition(status, kind, at=world.now, reason=same[0].reason, message=message)
+
+
+def is_minor(old: Json, new: Json) -> bool:
+    """Whether the step may wait a moment: nothing ended, nothing moved, no condition changed."""
+    if _without_details(old) != _without_details(new):
+        return False
+    olds = {entry.get("name"): entry for entry in old.get("workers") or []}
+    for entry in new.get("workers") or []:
+        before = olds.get(entry.get("name"))
+        if before is None or any(
+            before.get(field) != entry.get(field) for field in ("node", "podName", "role", "index")
+        ):
+            return False
+        has_ended = entry.get("phase") not in (Phase.PENDING, Phase.RUNNING)
+        if before.get("phase") != entry.get("phase") and has_ended:
+            return False
+    return len(olds) == len(new.get("workers") or [])
+
+
+def _without_details(status: Json) -> Json:
+    return {key: value for key, value in status.items() if key not in ("workers", "active")}

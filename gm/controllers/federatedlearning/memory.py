@@ -1,0 +1,114 @@
+"""What the caches do not show yet, or not any more: made, deleted and departed children."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+from gm.api.core import Pod, Service
+from gm.api.meta import ObjectKey, controller_of
+from gm.controllers.conditions import now
+from gm.kube.lister import Event, EventType, Lister, Stored
+
+__all__ = ["ChildCache", "Departed"]
+
+T = TypeVar("T", Pod, Service)
+
+_MADE_SECONDS = 30.0
+_DELETED_SECONDS = 10.0
+_MAX_DEPARTED = 200
+
+
+class ChildCache(Generic[T]):
+    """A lister, seen together with our own writes that its informer has not delivered yet.
+
+    So a reconcile on a stale cache neither makes a child twice nor deletes one twice. What the
+    informer never delivers (made and gone between two lists) is forgotten after a while.
+    """
+
+    def __init__(self, lister: Lister[T], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lister: Lister[T] = lister
+        self._clock = clock
+        self._made: dict[ObjectKey, tuple[float, Stored[T]]] = {}
+        self._deleted: dict[str, tuple[float, datetime]] = {}
+
+    def seen(self, event: Event[T]) -> None:
+        """The informer has caught up with this key; call it with every event."""
+        stored = event.new or event.old
+        if stored is None:
+            return
+        made = self._made.get(stored.key)
+        if made is not None and made[1].uid == stored.uid:
+            del self._made[stored.key]
+        if event.type is EventType.DELETED:
+            self._deleted.pop(stored.uid, None)
+
+    def made(self, stored: Stored[T]) -> None:
+        """The API server has just told us that ``stored`` exists."""
+        known = self._lister.get(stored.key)
+        if known is None or known.uid != stored.uid:
+            self._made[stored.key] = self._clock() + _MADE_SECONDS, stored
+
+    def deleted(self, uid: str) -> None:
+        """We have just deleted the child with ``uid``."""
+        self._deleted[uid] = self._clock() + _DELETED_SECONDS, now()
+
+    def owned_by(self, uid: str) -> tuple[Stored[T], ...]:
+        """Children of the owner with ``uid``."""
+        self._expire()
+        listed: list[Stored[T]] = self._lister.owned_by(uid)
+        found = {stored.key: stored for stored in listed}
+        for key, (_, stored) in self._made.items():
+            owner = controller_of(stored.view.metadata)
+            if key not in found and owner is not None and owner.uid == uid:
+                found[key] = stored
+        return tuple(self._as_it_is(stored) for stored in found.values())
+
+    def _as_it_is(self, stored: Stored[T]) -> Stored[T]:
+        meta = stored.view.metadata
+        deleted = self._deleted.get(stored.uid)
+        if deleted is None or meta.deletion_timestamp is not None:
+            return stored
+        gone = msgspec.structs.replace(meta, deletion_timestamp=deleted[1])
+        changed = msgspec.structs.replace(stored.view, metadata=gone)
+        return msgspec.structs.replace(stored, view=changed)
+
+    def _expire(self) -> None:
+        moment = self._clock()
+        self._made = {k: v for k, v in self._made.items() if v[0] >= moment}
+        self._deleted = {k: v for k, v in self._deleted.items() if v[0] >= moment}
+
+
+class Departed:
+    """The last known states of pods that are gone, until their job's status remembers them."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, Stored[Pod]]] = {}
+
+    def add(self, pod: Stored[Pod]) -> None:
+        """``pod`` was deleted; nothing to remember of a pod without a controller."""
+        owner = controller_of(pod.view.metadata)
+        if owner is not None:
+            pods = self._pods.setdefault(owner.uid, {})
+            pods[pod.uid] = pod
+            while len(pods) > _MAX_DEPARTED:
+                del pods[next(iter(pods))]
+
+    def of(self, uid: str) -> tuple[Stored[Pod], ...]:
+        """Those of the job with ``uid``."""
+        return tuple(self._pods.get(uid, {}).values())
+
+    def forget(self, uid: str, pods: Iterable[Stored[Pod]] | None = None) -> None:
+        """The job's status tells of ``pods`` now; without them: the job is gone."""
+        if pods is None:
+            self._pods.pop(uid, None)
+            return
+        kept = self._pods.get(uid, {})
+        for pod in pods:
+            kept.pop(pod.uid, None)
+        if not kept:
+            self._pods.pop(uid, None)

@@ -1,0 +1,471 @@
+"""The federated-learning controller: reads caches, plans, writes what differs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from gm.api.core import Node, Pod, Secret, Service
+from gm.api.meta import Json, ObjectKey, controller_of
+from gm.api.resources import FEDERATED_LEARNING_JOBS, SECRETS
+from gm.api.sedna import Dataset, FederatedLearningJob, Model
+from gm.controllers.base import Result
+from gm.controllers.conditions import now, status_of, status_patch
+from gm.controllers.federatedlearning.children_io import ChildWriter, Outcome
+from gm.controllers.federatedlearning.memory import ChildCache, Departed
+from gm.controllers.federatedlearning.plan import Plan, plan, status_with
+from gm.controllers.federatedlearning.references import names_of
+from gm.controllers.federatedlearning.status import is_minor, notices
+from gm.controllers.federatedlearning.verdict import is_finished
+from gm.controllers.federatedlearning.workers import workers_of
+from gm.controllers.federatedlearning.world import JobSettings, World
+from gm.controllers.stored import stored
+from gm.errors import Conflict, NotFound
+from gm.kube.client import Client
+from gm.kube.informer import Informer
+from gm.kube.lister import Event, EventType, Lister, Stored
+from gm.kube.recorder import EventRecorder, ObjectRef
+from gm.kube.workqueue import Workqueue
+
+__all__ = ["Caches", "JobReconciler"]
+
+logger = logging.getLogger(__name__)
+
+_MAX_ROUNDS = 6  # Secrets, the owner, Service and aggregator, trainers: each round is one of these
+_MAX_CONFLICTS = 8
+_MINOR_SECONDS = 1.0
+
+
+class Caches(msgspec.Struct, frozen=True, kw_only=True):
+    """The informers that the controller reads."""
+
+    jobs: Informer[FederatedLearningJob]
+    pods: Informer[Pod]
+    services: Informer[Service]
+    models: Informer[Model]
+    datasets: Informer[Dataset]
+    nodes: Informer[Node]
+
+
+class JobReconciler:
+    """Makes the cluster match one FederatedLearningJob at a time.
+
+    ``queue`` gets the keys of jobs that something happened to.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        caches: Caches,
+        queue: Workqueue[ObjectKey],
+        settings: JobSettings,
+        *,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._caches = caches
+        self._queue = queue
+        self._settings = settings
+        self._clock = clock
+        self._pods: ChildCache[Pod] = ChildCache(caches.pods.lister)
+        self._services: ChildCache[Service] = ChildCache(caches.services.lister)
+        self._departed = Departed()
+        self._children = ChildWriter(
+            client,
+            self._pods,
+            self._services,
+            patience_seconds=settings.removal_patience_seconds,
+        )
+        self._users = _Users()
+        self._written: dict[ObjectKey, tuple[str, Stored[FederatedLearningJob]]] = {}
+        self._last_write: dict[str, float] = {}
+        self._started: set[str] = set()
+        self._edits_told: dict[str, int] = {}
+        caches.jobs.add_handler(self._on_job)
+        caches.pods.add_handler(self._on_pod)
+        caches.services.add_handler(self._on_service)
+        caches.models.add_handler(self._on_model)
+        caches.datasets.add_handler(self._on_dataset)
+        caches.nodes.add_handler(self._on_node)
+
+    # What wakes a job.
+
+    async def _on_job(self, event: Event[FederatedLearningJob]) -> None:
+        job = event.new or event.old
+        if job is None:
+            return
+        if event.type is EventType.DELETED:
+            self._forget(job)
+        else:
+            self._users.set(job)
+        self._queue.add(job.key)
+
+    async def _on_pod(self, event: Event[Pod]) -> None:
+        self._pods.seen(event)
+        if event.type is EventType.DELETED and event.old is not None:
+            self._departed.add(event.old)
+        self._wake_owner(event)
+
+    async def _on_service(self, event: Event[Service]) -> None:
+        self._services.seen(event)
+        self._wake_owner(event)
+
+    def _wake_owner(self, event: Event[Pod] | Event[Service]) -> None:
+        child = event.new or event.old
+        owner = controller_of(child.view.metadata) if child is not None else None
+        if child is None or owner is None or owner.kind != FEDERATED_LEARNING_JOBS.kind:
+            return
+        # by name, not uid: a successor of the owner may wait for this child to go
+        self._queue.add(ObjectKey(child.key.namespace, owner.name))
+
+    async def _on_model(self, event: Event[Model]) -> None:
+        self._wake_users("model", event, _generation_changed(event))
+
+    async def _on_dataset(self, event: Event[Dataset]) -> None:
+        self._wake_users("dataset", event, _generation_changed(event))
+
+    async def _on_node(self, event: Event[Node]) -> None:
+        self._wake_users("node", event, _node_changed(event))
+
+    def _wake_users(
+        self, kind: str, event: Event[Model] | Event[Dataset] | Event[Node], matters: bool
+    ) -> None:
+        thing = event.new or event.old
+        if thing is not None and matters:
+            for key in self._users.of(kind, thing.key):
+                self._queue.add(key)
+
+    def _forget(self, job: Stored[FederatedLearningJob]) -> None:
+        self._users.forget(job.key)
+        self._departed.forget(job.uid)
+        self._children.forget(job.uid)
+        self._written.pop(job.key, None)
+        self._last_write.pop(job.uid, None)
+        self._started.discard(job.uid)
+        self._edits_told.pop(job.uid, None)
+
+    # What is done about it.
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Make the cluster match job ``key``; safe at any time and any number of times."""
+        job = self._newest(key)
+        if job is None or job.view.metadata.deletion_timestamp is not None:
+            return Result()  # owner references let the garbage collector remove the children
+        secrets: dict[str, Secret | None] = {}
+        owner_is_read = False
+        outcome = Outcome(problems=[])
+        for _ in range(_MAX_ROUNDS):
+            world = self._world(job, secrets)
+            decided = plan(world)
+            if decided.status is None:
+                return await self._finish(job, decided)
+            if decided.secrets:
+                secrets |= await self._read_secrets(key.namespace, decided.secrets)
+                continue
+            if decided.create and self._was_started(job) and not owner_is_read:
+                live = await self._live(job)
+                if live is None:
+                    return Result()
+                owner_is_read = True
+                if live.resource_version != job.resource_version:
+                    job = live
+                    continue
+            if decided.delete:
+                # what these pods told must not be forgotten with them
+                job = await self._write_status(job, decided, secrets) or job
+                await self._children.delete(decided.delete)
+            await self._children.patch(decided.patch)
+            if not decided.create:
+                break
+            self._started.add(job.uid)
+            outcome = await self._children.create(job, decided.create)
+            if outcome.problems or outcome.retry or not outcome.progress:
+                break
+        return await self._conclude(job, secrets, outcome)
+
+    async def _conclude(
+        self,
+        job: Stored[FederatedLearningJob],
+        secrets: dict[str, Secret | None],
+        outcome: Outcome,
+    ) -> Result:
+        """Tell in the status what came of it, and say when to look again."""
+        world = self._world(job, secrets)
+        decided = plan(world)
+        if decided.status is None:
+            return Result()
+        decided = status_with(world, decided, outcome.problems)
+        wait = self._may_wait(job, decided)
+        if wait is None:
+            await self._write_status(job, decided, secrets, outcome)
+            self._departed.forget(job.uid, world.departed)
+        # more to make, and nothing said why it was not made: the rounds did not suffice
+        unfinished = bool(decided.create) and not outcome.problems and not outcome.look_again_at
+        moments = [m for m in (decided.requeue_at, outcome.look_again_at) if m is not None]
+        seconds = [_seconds_until(moment) for moment in moments]
+        if wait is not None:
+            seconds.append(wait)
+        return Result(
+            retry=outcome.retry or unfinished, requeue_after_seconds=min(seconds, default=None)
+        )
+
+    async def _finish(self, job: Stored[FederatedLearningJob], decided: Plan) -> Result:
+        """The job is over: remove what is left, touch nothing else."""
+        await self._children.delete(decided.delete)
+        if decided.delete_job:
+            logger.info("job deleted", extra={"reason": "ttlSecondsAfterFinished"})
+            with contextlib.suppress(NotFound, Conflict):
+                await self._client.delete(
+                    FEDERATED_LEARNING_JOBS,
+                    job.key,
+                    uid=job.uid,
+                    propagation_policy="Background",
+                )
+            return Result()
+        self._departed.forget(job.uid)
+        self._tell_late_edit(job)
+        if decided.requeue_at is None:
+            return Result()
+        return Result(requeue_after_seconds=_seconds_until(decided.requeue_at))
+
+    def _tell_late_edit(self, job: Stored[FederatedLearningJob]) -> None:
+        generation = job.view.metadata.generation
+        observed = job.view.status.observed_generation
+        if observed is None or observed == generation:
+            return
+        if self._edits_told.get(job.uid) != generation:
+            self._edits_told[job.uid] = generation
+            self._recorder.event(
+                _reference(job),
+                type="Warning",
+                reason="EditIgnored",
+                message="the job has finished: edits of its spec change nothing",
+            )
+
+    def _newest(self, key: ObjectKey) -> Stored[FederatedLearningJob] | None:
+        """The job as the cache shows it, or as our own last write left it if that is newer."""
+        cached = self._caches.jobs.lister.get(key)
+        written = self._written.get(key)
+        if cached is None or written is None:
+            return cached
+        from_version, newer = written
+        if cached.resource_version == from_version and cached.uid == newer.uid:
+            return newer
+        del self._written[key]
+        return cached
+
+    def _world(self, job: Stored[FederatedLearningJob], secrets: dict[str, Secret | None]) -> World:
+        caches, namespace = self._caches, job.key.namespace
+        names = names_of(job.view)
+        models = {n: caches.models.lister.get(ObjectKey(namespace, n)) for n in names.models}
+        datasets = {n: caches.datasets.lister.get(ObjectKey(namespace, n)) for n in names.datasets}
+        return World(
+            now=self._clock(),
+            job=job,
+            settings=self._settings,
+            pods=self._pods.owned_by(job.uid),
+            departed=self._departed.of(job.uid),
+            services=self._services.owned_by(job.uid),
+            models={n: model.view for n, model in models.items() if model is not None},
+            datasets={n: dataset.view for n, dataset in datasets.items() if dataset is not None},
+            secrets=secrets,
+            nodes=_Nodes(caches.nodes.lister) if caches.nodes.is_synced else None,
+        )
+
+    async def _read_secrets(
+        self, namespace: str, names: frozenset[str]
+    ) -> dict[str, Secret | None]:
+        found: dict[str, Secret | None] = {}
+        for name in sorted(names):
+            try:
+                raw = await self._client.get(SECRETS, ObjectKey(namespace, name))
+            except NotFound:
+                found[name] = None
+            else:
+                found[name] = msgspec.json.decode(raw, type=Secret)
+        return found
+
+    def _was_started(self, job: Stored[FederatedLearningJob]) -> bool:
+        """Whether children may have been made before: then they may be gone with their owner."""
+        return job.uid in self._started or bool(status_of(job.raw))
+
+    async def _live(self, job: Stored[FederatedLearningJob]) -> Stored[FederatedLearningJob] | None:
+        """The job as the API server has it; None if it is gone, going, or another one."""
+        try:
+            raw = await self._client.get(FEDERATED_LEARNING_JOBS, job.key)
+        except NotFound:
+            return None
+        live = stored(raw, FederatedLearningJob)
+        if live.uid != job.uid or live.view.metadata.deletion_timestamp is not None:
+            return None
+        return live
+
+    # Status.
+
+    def _may_wait(self, job: Stored[FederatedLearningJob], decided: Plan) -> float | None:
+        """Seconds that a small change of status may wait for others to come with it."""
+        assert decided.status is not None, "only unfinished jobs get here"
+        old = status_of(job.raw)
+        if old == decided.status or not is_minor(old, decided.status):
+            return None
+        left = self._last_write.get(job.uid, 0.0) + _MINOR_SECONDS - time.monotonic()
+        return left if left > 0 else None
+
+    async def _write_status(
+        self,
+        job: Stored[FederatedLearningJob],
+        decided: Plan,
+        secrets: dict[str, Secret | None],
+        outcome: Outcome | None = None,
+    ) -> Stored[FederatedLearningJob] | None:
+        """Write the status of ``decided``; on a conflict read again and compute again.
+
+        Returns: the job as it is then, None if it is gone.
+        """
+        for _ in range(_MAX_CONFLICTS):
+            if decided.status is None:
+                return job
+            old = status_of(job.raw)
+            patch = status_patch(old, decided.status, resource_version=job.resource_version)
+            if patch is None:
+                return job
+            try:
+                return await self._patch_status(job, old, patch)
+            except NotFound:
+                return None
+            except Conflict:
+                live = await self._live(job)
+            if live is None:
+                return None
+            job = live
+            world = self._world(job, secrets)
+            decided = plan(world)
+            if decided.status is not None and outcome is not None:
+                decided = status_with(world, decided, outcome.problems)
+        raise Conflict(
+            f"patch {FEDERATED_LEARNING_JOBS.qualified} {job.key} status",
+            code=409,
+            reason="Conflict",
+            message=f"{_MAX_CONFLICTS} times in a row",
+        )
+
+    async def _patch_status(
+        self, job: Stored[FederatedLearningJob], old: Json, patch: Json
+    ) -> Stored[FederatedLearningJob]:
+        raw = await self._client.patch(
+            FEDERATED_LEARNING_JOBS, job.key, patch, subresource="status"
+        )
+        newer = stored(raw, FederatedLearningJob)
+        self._written[job.key] = self._base_version(job), newer
+        self._last_write[job.uid] = time.monotonic()
+        new = status_of(raw)
+        if is_finished(new) and not is_finished(old):
+            logger.info("job finished", extra={"phase": new.get("phase")})
+        for notice in notices(old, new):
+            self._recorder.event(
+                _reference(newer),
+                type=notice.type,
+                reason=notice.reason,
+                message=notice.message,
+            )
+        return newer
+
+    def _base_version(self, job: Stored[FederatedLearningJob]) -> str:
+        """The version that the cache shows while it has not seen our write."""
+        cached = self._caches.jobs.lister.get(job.key)
+        return cached.resource_version if cached is not None else job.resource_version
+
+
+class _Nodes(Mapping[str, Node]):
+    """Nodes by name, without a copy of thousands of them for each plan."""
+
+    def __init__(self, lister: Lister[Node]) -> None:
+        self._lister: Lister[Node] = lister
+
+    def __getitem__(self, name: str) -> Node:
+        found = self._lister.get(ObjectKey("", name))
+        if found is None:
+            raise KeyError(name)
+        return found.view
+
+    def __iter__(self) -> Iterator[str]:
+        return (key.name for key in self._lister)
+
+    def __len__(self) -> int:
+        return len(self._lister)
+
+
+class _Users:
+    """Which jobs refer to a model, dataset or node."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, ObjectKey], set[ObjectKey]] = {}
+        self._things: dict[ObjectKey, set[tuple[str, ObjectKey]]] = {}
+
+    def set(self, job: Stored[FederatedLearningJob]) -> None:
+        """Remember what ``job`` refers to, in place of what it did before."""
+        names, namespace = names_of(job.view), job.key.namespace
+        things = {("model", ObjectKey(namespace, name)) for name in names.models}
+        things |= {("dataset", ObjectKey(namespace, name)) for name in names.datasets}
+        if not is_finished(status_of(job.raw)):
+            nodes = {worker.node for worker in workers_of(job)}
+            nodes |= {entry.node for entry in job.view.status.workers or ()}
+            things |= {("node", ObjectKey("", node)) for node in nodes if node}
+        self.forget(job.key)
+        self._things[job.key] = things
+        for thing in things:
+            self._jobs.setdefault(thing, set()).add(job.key)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Job ``key`` is gone."""
+        for thing in self._things.pop(key, ()):
+            users = self._jobs[thing]
+            users.discard(key)
+            if not users:
+                del self._jobs[thing]
+
+    def of(self, kind: str, key: ObjectKey) -> frozenset[ObjectKey]:
+        """Jobs that refer to it."""
+        return frozenset(self._jobs.get((kind, key), ()))
+
+
+def _generation_changed(event: Event[Model] | Event[Dataset]) -> bool:
+    """Metrics and sample counts come often and mean nothing to a job's children."""
+    if event.new is None or event.old is None:
+        return True
+    return event.new.view.spec != event.old.view.spec
+
+
+def _node_changed(event: Event[Node]) -> bool:
+    """Kubelets write their Node's heartbeat every few minutes at least."""
+    if event.new is None or event.old is None:
+        return True
+    return _node_facts(event.new.view) != _node_facts(event.old.view)
+
+
+def _node_facts(node: Node) -> tuple[object, ...]:
+    ready = [c.status for c in node.status.conditions or () if c.type == "Ready"]
+    return node.status.addresses, tuple(ready)
+
+
+def _seconds_until(moment: datetime) -> float:
+    """Never 0: planning works in whole seconds, so look just after the full second."""
+    return max((moment - datetime.now(UTC)).total_seconds(), 0.0) + 0.02
+
+
+def _reference(job: Stored[FederatedLearningJob]) -> ObjectRef:
+    return ObjectRef(
+        api_version=FEDERATED_LEARNING_JOBS.api_version,
+        kind=FEDERATED_LEARNING_JOBS.kind,
+        namespace=job.key.namespace,
+        name=job.key.name,
+        uid=job.uid,
+        resource_version=job.resource_version,
+    )
