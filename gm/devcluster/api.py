@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.registry import Registry
@@ -186,10 +188,14 @@ class Api:
                 "FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}', "kind"
             )
             raise invalid(kind, resource.group, _metadata(obj).get("name", ""), [cause])
+        short = version.rpartition("/")[2]
+        if kind == resource.kind:
+            why = f'no kind "{kind}" is registered for version "{version}"'
+        else:
+            package = resource.group.partition(".")[0] or "core"
+            why = f"converting ({short}.{kind}) to ({package}.{resource.kind}): unknown conversion"
         raise bad_request(
-            f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a '
-            f"{resource.kind}: converting ({version}.{kind}) to ({resource.kind}): "
-            "unknown conversion"
+            f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}'
         )
 
     @staticmethod
@@ -263,8 +269,13 @@ class Api:
             )
             raise invalid(info.resource.plural, info.resource.group, key.name, [cause])
         if (uid := meta.get("uid")) and uid != record.uid:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-            raise conflict(info.resource, key.name, why + record.uid)
+            place = "/".join(filter(None, (info.storage.plural, key.namespace, key.name)))
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: "
+                f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {record.uid}"
+            )
+            raise conflict(info.resource, key.name, why)
         return self._update(info, record, obj, subresource, options)
 
     def patch(
@@ -281,17 +292,21 @@ class Api:
         new = change(info.from_storage(record.copy()))
         resource = info.resource
         if (new.get("kind"), new.get("apiVersion")) != (resource.kind, resource.api_version):
-            message = "Invalid value: kind and apiVersion can not be changed"
-            raise invalid(
-                resource.kind, resource.group, key.name, [Cause("FieldValueInvalid", message, "")]
-            )
+            raise _bad_patch(new, "kind and apiVersion can not be changed")
         meta = _metadata(new)
         _check_names(info, meta, key)
         if (uid := meta.get("uid")) and uid != record.uid:
             message = f'Invalid value: "{uid}": field is immutable'
             cause = Cause("FieldValueInvalid", message, "metadata.uid")
             raise invalid(resource.kind, resource.group, key.name, [cause])
-        return self._update(info, record, new, subresource, options)
+        shown = msgspec.json.encode(new)
+        try:
+            return self._update(info, record, new, subresource, options)
+        except StatusError as error:
+            _, undecodable, why = error.message.partition(f"cannot be handled as a {new['kind']}: ")
+            if error.code == 400 and undecodable:
+                raise _bad_patch(shown, why) from None
+            raise
 
     def modify(
         self,
@@ -310,7 +325,8 @@ class Api:
         meta = new["metadata"]
         if (version := meta.get("resourceVersion")) and version != record.meta["resourceVersion"]:
             if not (isinstance(version, str) and version.isdecimal()):
-                raise StatusError(500, "", f'resourceVersion: Invalid value: "{version}"')
+                message = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+                raise StatusError(500, "", message)
             raise stale(info.resource, record.key.name)
         old = info.from_storage(record.object)
         warnings = info.prepare_update(
@@ -353,6 +369,15 @@ class Api:
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.removed(removed.object)
         return removed
+
+
+def _bad_patch(patched: Json | bytes, why: str) -> StatusError:
+    """422: the patch can be applied, but not to anything that makes sense."""
+    shown = patched if isinstance(patched, bytes) else msgspec.json.encode(patched)
+    quoted = msgspec.json.encode(shown.decode()).decode()
+    return invalid(
+        "", "", "", [Cause("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")]
+    )
 
 
 def _metadata(obj: Json) -> Json:

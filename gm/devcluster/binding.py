@@ -51,7 +51,7 @@ def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json
         why = f'pod {key.name} is already assigned to node "{holder}"'
         raise conflict(info.resource, key.name, why, kind="pods/binding")
     status = record.object.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+    scheduled = {"type": "PodScheduled", "status": "True"}
     conditions = set_condition(status.get("conditions") or [], scheduled)
     new = {
         **record.object,

@@ -9,6 +9,7 @@ import yaml
 
 from gm.api.meta import Json
 from gm.devcluster import protobuf
+from gm.devcluster.gojson import explain
 from gm.devcluster.schema import join
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 
@@ -73,7 +74,7 @@ def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
         )
     except (ValueError, RecursionError) as exc:
         raise _unrecognised(
-            kind, f"couldn't get version/kind; json parse error: {exc}", body
+            kind, f"couldn't get version/kind; json parse error: {explain(body) or exc}", body
         ) from exc
     return _plain(parsed, "", duplicates), duplicates
 

@@ -10,7 +10,7 @@ from typing import Any
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster.api import Api, timestamp
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.status import Cause, bad_request, conflict, invalid, success
+from gm.devcluster.status import Cause, bad_request, conflict, forbidden, invalid, success
 from gm.devcluster.store import Record
 
 __all__ = ["FOREGROUND", "ORPHAN", "DeleteOptions", "delete"]
@@ -20,7 +20,10 @@ ORPHAN = "orphan"
 _FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
-_ANSWER_WITH_OBJECT = frozenset({"namespaces", "pods"})
+_ANSWER_WITH_OBJECT = frozenset(
+    {"namespaces", "persistentvolumeclaims", "pods", "serviceaccounts", "services"}
+)
+_IMMORTAL = frozenset({"default", "kube-public", "kube-system"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,8 @@ def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions)
 
     Raises: StatusError (404, 409).
     """
+    if info.storage.qualified == "namespaces" and key.name in _IMMORTAL:
+        raise forbidden(info.resource, key.name, "this namespace may not be deleted")
     record = api.get(info, key)
     _check_preconditions(info, record, options)
     new = _marked(info, record, options)

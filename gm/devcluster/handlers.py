@@ -87,7 +87,7 @@ class Handlers:
             return await self._review(call, info.answer)
         verb = self._verb(call)
         if verb not in info.verbs:
-            raise method_not_allowed(info.resource, verb)
+            raise _no_such_method()
         verbs: dict[str, Callable[[_Call], Awaitable[web.StreamResponse]]] = {
             "get": self._get,
             "list": self._list,
@@ -109,8 +109,7 @@ class Handlers:
         if verb == "delete" and not named:
             return "deletecollection"
         if verb is None or named == (verb == "create"):
-            message = "the server does not allow this method on the requested resource"
-            raise StatusError(405, "MethodNotAllowed", message, {})
+            raise _no_such_method()
         return verb
 
     # -- subresources ---------------------------------------------------------------------
@@ -282,13 +281,14 @@ class Handlers:
             }
             return _answer(listed, form=form)
         head = {"kind": info.list_kind, "apiVersion": info.resource.api_version}
+        metadata = {"continue": "", **page.metadata} if info.is_custom else page.metadata
         if form.is_yaml:
-            return _answer({**head, "metadata": page.metadata, "items": views}, form=form)
+            return _answer({**head, "metadata": metadata, "items": views}, form=form)
         encoded = b",".join(
             record.encoded if view is record.object else msgspec.json.encode(view)
             for record, view in zip(page.records, views, strict=True)
         )
-        opening = msgspec.json.encode({**head, "metadata": page.metadata})[:-1]
+        opening = msgspec.json.encode({**head, "metadata": metadata})[:-1]
         return _raw(opening + b',"items":[' + encoded + b"]}")
 
 
@@ -298,6 +298,11 @@ def _accept(request: web.BaseRequest) -> str:
 
 def _no_such_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def _no_such_method() -> StatusError:
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, {})
 
 
 def _write_options(query: Mapping[str, str], kind: str) -> WriteOptions:

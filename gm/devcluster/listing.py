@@ -14,9 +14,11 @@ from gm.api.meta import ObjectKey
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.selectors import EVERYTHING, Selector
 from gm.devcluster.status import (
+    Cause,
     StatusError,
     bad_request,
     expired,
+    invalid,
     too_large_version,
 )
 from gm.devcluster.store import Expired, Record, Store
@@ -67,8 +69,8 @@ class ListOptions:
     def parse(cls, info: ResourceInfo, namespace: str, query: Mapping[str, str]) -> ListOptions:
         """From a request. Raises: StatusError (400)."""
         limit = query.get("limit", "") or "0"
-        if not limit.lstrip("-").isdecimal():
-            raise bad_request(f'limit: "{limit}" is no number')
+        if not limit.removeprefix("-").isdecimal():
+            raise bad_request(f'strconv.ParseInt: parsing "{limit}": invalid syntax')
         return cls(
             namespace=namespace,
             selector=Selector.parse(
@@ -110,7 +112,7 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
     """
     table = store.table(info.storage.qualified)
     start, revision = ObjectKey("", ""), store.revision
-    asked = parse_version(options.resource_version)
+    asked = _asked(options)
     if options.token:
         start, revision = _read(options.token)
     elif options.match == "Exact":
@@ -131,6 +133,30 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
     page = records[: options.limit]
     remaining = len(records) - len(page) if options.selector.is_empty else None
     return Page(page, revision, _token(revision, page[-1].key), remaining)
+
+
+def _asked(options: ListOptions) -> int:
+    """The resource version of a list. Raises: StatusError (400, 422)."""
+    match = options.match
+    if match not in ("", "Exact", "NotOlderThan"):
+        listed = '"Exact", "NotOlderThan", ""'
+        message = f'Unsupported value: "{match}": supported values: {listed}'
+        raise _invalid_match("FieldValueNotSupported", message)
+    if match and not options.resource_version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise _invalid_match("FieldValueForbidden", f"Forbidden: {why}")
+    if match == "Exact" and options.resource_version == "0":
+        why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        raise _invalid_match("FieldValueForbidden", f"Forbidden: {why}")
+    try:
+        return parse_version(options.resource_version)
+    except StatusError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from None
+
+
+def _invalid_match(reason: str, message: str) -> StatusError:
+    cause = Cause(reason, message, "resourceVersionMatch")
+    return invalid("ListOptions", "meta.k8s.io", "", [cause])
 
 
 def _token(revision: int, last: ObjectKey) -> str:

@@ -102,7 +102,7 @@ class LogProxy:
         parameters = _parameters(query)
         node_name = pod["spec"].get("nodeName")
         if not node_name:  # as upstream: there is nothing to say yet, and no error
-            return web.Response(text="", headers={"Content-Type": "text/plain"})
+            return web.Response(status=204)
         check_started(pod, container)
         node = self._store.table("nodes").get(ObjectKey("", node_name))
         if node is None:

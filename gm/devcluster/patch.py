@@ -8,8 +8,9 @@ from typing import Any
 
 import jsonpatch
 import msgspec
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointer, JsonPointerException
 
+from gm.devcluster.gojson import explain, type_name
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 from gm.devcluster.strategic import PatchSchema, strategic_merge
 
@@ -53,9 +54,7 @@ def json_patch(target: dict[str, Any], operations: Any) -> Any:
     Raises: StatusError, 422 when an operation can not be done, 400 when it is none.
     """
     if not isinstance(operations, list):
-        raise bad_request(
-            f"error decoding patch: a JSON patch is a list of operations, not {_name(operations)}"
-        )
+        raise _undecodable(operations, "[]handlers.jsonPatchOp")
     if len(operations) > _MAX_OPERATIONS:
         message = (
             f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, "
@@ -70,8 +69,12 @@ def json_patch(target: dict[str, Any], operations: Any) -> Any:
 
 def _operate(document: Any, operation: Any) -> Any:
     if not isinstance(operation, dict):
-        raise bad_request(f"error decoding patch: no operation: {_name(operation)}")
+        raise _undecodable(operation, "handlers.jsonPatchOp")
     try:
+        if operation.get("op") == "replace":
+            parent, _ = JsonPointer(operation["path"]).to_last(document)
+            if isinstance(parent, dict):  # upstream replaces what is not there, too
+                operation = {**operation, "op": "add"}
         return jsonpatch.apply_patch(document, [operation], in_place=True)
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError):
         # The real server says no more than this; which operation failed is in its log only.
@@ -79,9 +82,10 @@ def _operate(document: Any, operation: Any) -> Any:
         raise StatusError(422, "Invalid", text, {}) from None
 
 
-def _name(value: Any) -> str:
-    names: dict[type, str] = {dict: "an object", list: "a list", str: "a string"}
-    return names.get(type(value), type(value).__name__)
+def _undecodable(value: Any, wanted: str) -> StatusError:
+    got = type_name(value)
+    why = f"json: cannot unmarshal {got} into Go value of type {wanted}"
+    return bad_request(f"error decoding patch: {why}")
 
 
 def accepted_types(schema: PatchSchema | None) -> Sequence[str]:
@@ -104,8 +108,8 @@ def decode(body: bytes) -> Any:
     """The patch in a request's body. Raises: StatusError (400)."""
     try:
         return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(f"error decoding patch: {explain(body) or error}") from None
 
 
 def apply_patch(
@@ -119,11 +123,11 @@ def apply_patch(
     if content_type == JSON_PATCH:
         patched = json_patch(original, patch)
     elif not isinstance(patch, dict):
-        raise bad_request(f"error decoding patch: a merge patch is an object, not {_name(patch)}")
+        raise _undecodable(patch, "map[string]interface {}")
     elif content_type == MERGE_PATCH:
         patched = merge_patch(original, patch)
     else:
         patched = strategic_merge(original, patch, schema)
-    if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-        raise bad_request("the patch removes what every object must have: metadata")
+    if not isinstance(patched, dict):
+        raise _undecodable(patched, "map[string]interface {}")
     return patched

@@ -81,7 +81,6 @@ class Scheduler(Controller[ObjectKey]):
             "status": "False",
             "reason": "Unschedulable",
             "message": message,
-            "lastProbeTime": None,
         }
         old: Json = next((c for c in conditions if c.get("type") == "PodScheduled"), {})
         if (old.get("status"), old.get("message")) == ("False", message):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gm.devcluster.metadata import label_value, qualified_name
 from gm.devcluster.status import bad_request
 
 __all__ = [
@@ -20,8 +21,6 @@ __all__ = [
 ]
 
 _TOKEN = re.compile(r"\s*(==|!=|[(),!=<>]|[^\s(),!=<>]+)")
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _OPERATORS = ("=", "==", "!=", "in", "notin", "<", ">")
 _EXPECTED_OPERATOR = "in, notin, =, ==, !=, gt, lt"
 _BOOLEAN_FIELDS = frozenset({"spec.hostNetwork", "spec.unschedulable"})
@@ -73,15 +72,17 @@ class _LabelParser:
 
     def parse(self) -> list[_Requirement]:
         requirements: list[_Requirement] = []
+        if self._peek in ("(", ")", ",", *_OPERATORS):
+            raise bad_request(f"found '{self._peek}', expected: !, identifier, or 'end of string'")
         while self._peek:
             requirements.append(self._requirement())
             separator = self._next()
             if separator == "":
                 break
             if separator != ",":
-                raise _unparsable(f"found '{separator}', expected: ',' or 'end of string'")
-            if not self._peek:
-                raise _unparsable(f"found '{self._peek}', expected: identifier after ','")
+                raise bad_request(f"found '{separator}', expected: ',' or 'end of string'")
+            if self._peek in ("", ","):
+                raise bad_request(f"found '{self._peek}', expected: identifier after ','")
         return requirements
 
     def _requirement(self) -> _Requirement:
@@ -99,8 +100,8 @@ class _LabelParser:
         value = "" if self._peek in ("", ",") else self._value()
         if operator in ("<", ">"):
             if not re.fullmatch(r"[-+]?\d+", value):
-                raise bad_request(
-                    f'values[0][{key}]: Invalid value: "{value}": '
+                raise _unparsable(
+                    f'values[0]: Invalid value: "{value}": '
                     "for 'Gt', 'Lt' operators, the value must be an integer"
                 )
             return _Requirement(key, operator, frozenset({value}))
@@ -124,6 +125,8 @@ class _LabelParser:
         if (token := self._next()) != "(":
             raise _unparsable(f"found '{token}' expected: '('")
         values: list[str] = []
+        if not self._peek:
+            raise _unparsable("found '', expected: ',', ')' or identifier")
         while True:
             values.append("" if self._peek in (",", ")") else self._value())
             _check_value(key, values[-1], len(values) - 1)
@@ -139,24 +142,13 @@ def _unparsable(why: str) -> Exception:
 
 
 def _check_key(key: str) -> None:
-    prefix, slash, name = key.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not _PREFIX.fullmatch(prefix)):
-        raise _unparsable(
-            f'<nil>: Invalid value: "{key}": name part must consist of alphanumeric characters, '
-            "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',"
-            "  or 'my.name',  or '123-abc', regex used for validation is "
-            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
+    if problem := qualified_name(key):
+        raise _unparsable(f'<nil>: Invalid value: "{key}": {problem}')
 
 
 def _check_value(key: str, value: str, index: int) -> None:
-    if value and not _NAME.fullmatch(value):
-        raise _unparsable(
-            f'values[{index}][{key}]: Invalid value: "{value}": a valid label must be an empty '
-            "string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-            "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex "
-            "used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        )
+    if problem := label_value(value):
+        raise _unparsable(f'values[{index}][{key}]: Invalid value: "{value}": {problem}')
 
 
 def _parse(text: str) -> list[_Requirement]:
@@ -208,10 +200,19 @@ def _unescape(value: str) -> str:
 
 
 def _parse_term(term: str) -> tuple[str, bool, str]:
-    match = re.fullmatch(r"((?:\\.|[^\\=!])*)(!=|==|=)((?:\\.|[^\\])*)", term)
+    match = re.fullmatch(r"(.*?)(!=|==|=)(.*)", term, re.DOTALL)
     if match is None:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
-    return match[1], match[2] != "!=", _unescape(match[3])
+    path, operator, value = match.groups()
+    rest = re.sub(r"\\[\\,=]", "", value)  # what is left must need no escaping
+    if "\\" in rest:
+        broken = re.search(r"\\.?", rest, re.DOTALL)
+        raise bad_request(
+            f"invalid field selector: invalid escape sequence: {broken[0] if broken else rest}"
+        )
+    if "=" in rest:
+        raise bad_request("invalid field selector: unescaped character in value: 61")
+    return path, operator != "!=", _unescape(value)
 
 
 def parse_fields(

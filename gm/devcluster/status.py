@@ -146,7 +146,8 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
     details: dict[str, Any] = {"name": name} if name else {}
     if group:
         details["group"] = group
-    details["kind"] = kind
+    if kind:
+        details["kind"] = kind
     details["causes"] = [msgspec.to_builtins(c) for c in causes]
     return StatusError(422, "Invalid", f'{what} "{name}" is invalid: {listed}', details)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gm.devcluster.status import bad_request
+from gm.devcluster.status import StatusError, bad_request
 
 __all__ = ["PatchSchema", "strategic_merge"]
 
@@ -50,7 +50,7 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
         case "delete":
             return {}
         case other:
-            raise bad_request(f"unknown patch type found: {other}")
+            raise _unknown(other)
     merged = _retain(original, patch)
     for key, values in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
@@ -71,6 +71,10 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
             child = schema.child(field) if schema is not None else None
             merged[field] = _arrange(merged[field], merged[field], order, _merge_key(child))
     return merged
+
+
+def _unknown(directive: Any) -> StatusError:
+    return StatusError(500, "", f"unknown patch type: {directive}")
 
 
 def _retain(original: Json, patch: Json) -> Json:
@@ -145,7 +149,7 @@ def _special(original: list[Any], patch: list[Any], key: str) -> tuple[list[Json
             gone = _identity(element, key)
             remaining = [e for e in remaining if _identity(e, key) != gone]
         else:
-            raise bad_request(f"unknown patch type found: {directive}")
+            raise _unknown(directive)
     return additions, remaining, replace
 
 

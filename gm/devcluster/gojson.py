@@ -1,0 +1,73 @@
+"""What is wrong with a JSON text, in the words of the JSON decoder that clients know."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["explain", "type_name"]
+
+_KEY = "looking for beginning of object key string"
+_CONTEXT = {
+    "Expecting property name enclosed in double quotes": _KEY,
+    "Expecting value": "looking for beginning of value",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Illegal trailing comma before end of object": _KEY,
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+}
+
+
+def explain(body: bytes) -> str:
+    """Why ``body`` is no JSON; empty if it is."""
+    try:
+        text = body.decode()
+        json.loads(text)
+    except UnicodeDecodeError:
+        return "invalid UTF-8"
+    except RecursionError:
+        return "exceeded max depth"
+    except json.JSONDecodeError as error:
+        return _explain(text, error)
+    return ""
+
+
+def _explain(text: str, error: json.JSONDecodeError) -> str:
+    at = error.pos
+    if error.msg.startswith("Illegal trailing comma"):
+        at = next((n for n in range(at + 1, len(text)) if not text[n].isspace()), len(text))
+    if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        return "unexpected end of JSON input"
+    context = _CONTEXT.get(error.msg)
+    if error.msg == "Expecting ',' delimiter":
+        context = f"after {_innermost(text[:at])}"
+    return f"invalid character {_quoted(text[at])} {context or 'in string literal'}"
+
+
+def _innermost(text: str) -> str:
+    """Whether ``text`` ends in an object or in an array."""
+    depth: list[str] = []
+    in_string = escaped = False
+    for letter in text:
+        if in_string:
+            in_string = escaped or letter != '"'
+            escaped = letter == "\\" and not escaped
+        elif letter == '"':
+            in_string = True
+        elif letter in "{[":
+            depth.append(letter)
+        elif letter in "}]" and depth:
+            depth.pop()
+    return "object key:value pair" if depth[-1:] == ["{"] else "array element"
+
+
+def _quoted(letter: str) -> str:
+    return {"'": r"'\''", '"': "'\"'"}.get(letter, repr(letter))
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a decoded value: object, array, string, number, bool, null."""
+    if value is None:
+        return "null"
+    names = {bool: "bool", dict: "object", list: "array", str: "string"}
+    return names.get(type(value), "number")
