@@ -1,0 +1,51 @@
+"""Helpers of the runner's tests."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from gm.edge_stub.runner.facts import PodFacts
+
+__all__ = ["facts", "is_alive", "loopback", "pod"]
+
+
+def loopback() -> str:
+    """A loopback address that no other test is likely to use."""
+    return f"127.{random.randint(64, 254)}.{random.randint(0, 254)}.{random.randint(2, 60)}"
+
+
+def pod(name: str = "p", *, namespace: str = "ns", **spec: Any) -> dict[str, Any]:
+    """A pod as the API has it."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "resourceVersion": "1",
+            "labels": {"app": "a", "b": 'q"'},
+            "annotations": {"note": "hello"},
+        },
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def facts(**spec: Any) -> PodFacts:
+    """Facts of such a pod."""
+    return PodFacts(
+        pod=pod(**spec),
+        node="edge1",
+        host_ip="127.1.1.11",
+        pod_ip="127.1.1.64",
+        allocatable={"cpu": "4", "memory": "8Gi"},
+    )
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
