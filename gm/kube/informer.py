@@ -196,7 +196,7 @@ class Informer(Generic[T]):
                 self._version = None
             raise
         finally:
-            lasted = loop.time() - opened_at if opened_at is not None else 0.0
+            lasted = loop.time() - opened_at if opened_at is not None else -1.0
             if lasted >= self._settings.healthy_watch_seconds:
                 self._failures = 0
         if lasted < self._settings.healthy_watch_seconds and self._version == version:
