@@ -207,6 +207,7 @@ def _edge(arguments: argparse.Namespace, ready: Ready) -> int:
         state=arguments.state,
         listen=arguments.listen,
         runner=runner,
+        backoff_max_seconds=arguments.max_backoff,
     )
 
     async def body(stopping: asyncio.Event) -> int:
@@ -296,6 +297,13 @@ def _parser() -> argparse.ArgumentParser:
     edge.add_argument("--state", type=Path, default=Path("gm-edge"), help="the stub's own files")
     edge.add_argument(
         "--listen", default="127.0.0.1:9100", metavar="ADDRESS:PORT", help="worker API"
+    )
+    edge.add_argument(
+        "--max-backoff",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="longest wait between attempts to reach GM (60)",
     )
     edge.add_argument("--runner", action="store_true", help="play the node: run its pods")
     edge.add_argument("--kubeconfig", type=Path, help="with --runner; else KUBECONFIG")

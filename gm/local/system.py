@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -97,6 +98,8 @@ def node_program(
         *("--state", str(directory.path / "state" / name)),
         *("--listen", f"{address}:{LC_PORT}", "--address", address),
         *("--kubeconfig", str(directory.kubeconfig), "--runner", "--any-pod"),
+        # Three nodes on loopback are no thundering herd: be back soon after GM is.
+        *("--max-backoff", "5"),
     )
 
 
@@ -140,8 +143,10 @@ async def running_system(
         await supervisor.start(apiserver_program(directory, network, port))
         await install_crds(directory.kubeconfig)
         await supervisor.start(manager_program(directory, network))
-        for number, name in enumerate(nodes):
-            await supervisor.start(node_program(directory, network, name, number))
+        async with asyncio.TaskGroup() as starts:
+            for number, name in enumerate(nodes):
+                program = node_program(directory, network, name, number)
+                starts.create_task(supervisor.start(program))
         yield System(
             directory=directory, network=network, supervisor=supervisor, nodes=tuple(nodes)
         )
