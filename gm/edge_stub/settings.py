@@ -72,7 +72,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A session that lasted this long resets the back-off."""
     ping_interval_seconds: float = 20.0
     ping_timeout_seconds: float = 20.0
-    max_frame_bytes: int = 8 * 1024 * 1024
+    max_frame_bytes: int = 16 * 1024 * 1024
+    """Of what GM sends: twice of what it sends by default, or a link could never get on."""
     count_interval_seconds: float = 5.0
     """How often dataset files are looked at for changes."""
     shutdown_seconds: float = 5.0
