@@ -410,6 +410,10 @@ def _check_names(info: ResourceInfo, meta: Mapping[str, Any], key: ObjectKey) ->
 
 def _is_new_generation(info: ResourceInfo, new: Json, old: Json) -> bool:
     if not info.is_custom:
+        if info.storage.qualified == "deployments.apps":  # its annotations count as spec
+            before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
+            if (before or {}) != (after or {}):
+                return True
         return bool(new.get("spec") != old.get("spec"))
     ignored = {"metadata", "status"} if "status" in info.subresources else {"metadata"}
     return any(new.get(k) != old.get(k) for k in new.keys() | old.keys() if k not in ignored)

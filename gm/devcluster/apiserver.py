@@ -29,8 +29,9 @@ from gm.devcluster.services import ServiceHook
 from gm.devcluster.store import Store
 from gm.devcluster.tls import Identity, write_private
 from gm.devcluster.watch import Watches
+from gm.errors import ConfigError
 
-__all__ = ["ApiServerSettings", "RunningServer", "running", "serve"]
+__all__ = ["ApiServerSettings", "RunningServer", "assemble", "running", "serve"]
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -70,6 +71,18 @@ class RunningServer:
     ca_path: Path
 
 
+def assemble(settings: ApiServerSettings) -> Api:
+    """The API with all that kinds do on writes, and the namespaces that every cluster has."""
+    registry = Registry()
+    api = Api(Store(window=settings.event_window), registry)
+    api.hooks["nodes"] = NodeHook()
+    api.hooks["services"] = ServiceHook()
+    api.hooks["customresourcedefinitions.apiextensions.k8s.io"] = CrdHook(registry)
+    for name in _NAMESPACES:
+        api.make(api.builtin("namespaces"), "", {"metadata": {"name": name}})
+    return api
+
+
 @contextlib.asynccontextmanager
 async def running(
     port: int = 0,
@@ -81,29 +94,27 @@ async def running(
 ) -> AsyncIterator[RunningServer]:
     """An API server with its controllers, in this process, as long as the body.
 
-    ``settings``, if given, is used instead of the other arguments.
+    ``settings``, if given, is used instead of the other arguments. Raises: ConfigError if it
+    can not listen.
     """
     settings = settings or ApiServerSettings(
         directory=directory, address=address, port=port, token=token
     )
     identity = Identity(settings.directory, settings.address, token=settings.token)
-    registry = Registry()
-    store = Store(window=settings.event_window)
-    api = Api(store, registry)
-    api.hooks["nodes"] = NodeHook()
-    api.hooks["services"] = ServiceHook()
-    api.hooks["customresourcedefinitions.apiextensions.k8s.io"] = CrdHook(registry)
-    for name in _NAMESPACES:
-        api.make(api.builtin("namespaces"), "", {"metadata": {"name": name}})
-    watches = Watches(store)
-    async with LogProxy(store) as logs, _controlling(api, settings):
+    api = assemble(settings)
+    watches = Watches(api.store)
+    async with LogProxy(api.store) as logs:
         server = Server(
-            registry,
+            api.registry,
             Handlers(api, watches, logs),
             token=identity.token,
             hosts={settings.address, *_LOOPBACK},
         )
-        async with _listening(server, watches, settings, identity) as port:
+        # Listening first: a port that is taken is told as what it is, not as a failed task.
+        async with (
+            _listening(server, watches, settings, identity) as port,
+            _controlling(api, settings),
+        ):
             url = f"https://{settings.address}:{port}"
             kubeconfig = identity.write_kubeconfig(url)
             server.is_ready = True
@@ -143,7 +154,15 @@ async def _listening(
     await runner.setup()
     try:
         context = identity.server_context()
-        await web.TCPSite(runner, settings.address, settings.port, ssl_context=context).start()
+        site = web.TCPSite(runner, settings.address, settings.port, ssl_context=context)
+        try:
+            await site.start()
+        except OSError as error:
+            where = f"{settings.address}:{settings.port}"
+            raise ConfigError(
+                f"the API server can not listen on {where}: {error.strerror or error}; "
+                "choose another port, or 0 for a free one"
+            ) from error
         yield runner.addresses[0][1]
     finally:
         watches.stop()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gm.devcluster.status import StatusError, bad_request
+from gm.devcluster.status import StatusError
 
 __all__ = ["PatchSchema", "strategic_merge"]
 
@@ -40,7 +40,7 @@ class PatchSchema(Protocol):
 def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> Json:
     """``original`` with ``patch`` applied; neither is changed.
 
-    Raises: StatusError (400) for a directive that makes no sense.
+    Raises: StatusError (500) for a directive that makes no sense.
     """
     match patch.get(_PATCH):
         case None:
@@ -50,7 +50,7 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
         case "delete":
             return {}
         case other:
-            raise _unknown(other)
+            raise _broken(f"unknown patch type: {other}")
     merged = _retain(original, patch)
     for key, values in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
@@ -73,8 +73,9 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
     return merged
 
 
-def _unknown(directive: Any) -> StatusError:
-    return StatusError(500, "", f"unknown patch type: {directive}")
+def _broken(why: str) -> StatusError:
+    """A patch that makes no sense: as upstream, 500 without a reason."""
+    return StatusError(500, "", why)
 
 
 def _retain(original: Json, patch: Json) -> Json:
@@ -83,7 +84,7 @@ def _retain(original: Json, patch: Json) -> Json:
         return dict(original)
     extra = [k for k, v in patch.items() if v is not None and k[0] != "$" and k not in retained]
     if not isinstance(retained, list) or extra:
-        raise bad_request(f"{_RETAIN_KEYS} doesn't contain all fields of the patch: {extra}")
+        raise _broken("invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in retained}
 
 
@@ -139,7 +140,7 @@ def _special(original: list[Any], patch: list[Any], key: str) -> tuple[list[Json
     remaining, replace = original, False
     for element in patch:
         if not isinstance(element, dict):
-            raise bad_request(f"expected an object with {key} in a list that is merged by it")
+            raise _broken("list element types are not identical")
         directive = element.get(_PATCH)
         if directive is None:
             additions.append(element)
@@ -149,7 +150,7 @@ def _special(original: list[Any], patch: list[Any], key: str) -> tuple[list[Json
             gone = _identity(element, key)
             remaining = [e for e in remaining if _identity(e, key) != gone]
         else:
-            raise _unknown(directive)
+            raise _broken(f"unknown patch type: {directive}")
     return additions, remaining, replace
 
 
@@ -158,7 +159,7 @@ def _identity(element: Any, key: str) -> Any:
     if not key:
         return (type(element).__name__, element) if not isinstance(element, list | dict) else None
     if not isinstance(element, dict) or key not in element:
-        raise bad_request(f"map: {element} does not contain declared merge key: {key}")
+        raise _broken(f"map: {element} does not contain declared merge key: {key}")
     return element[key]
 
 
