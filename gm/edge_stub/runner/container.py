@@ -140,7 +140,11 @@ class ContainerProcess:
         reading, _ = await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reports), popen.stdout
         )
-        writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
+        try:
+            writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
+        except BaseException:
+            reading.close()
+            raise
         return cls(popen, reports, reading, writing, order)
 
     @property
@@ -241,20 +245,22 @@ def kill_marked(prefix: str) -> int:
 
     For what a killed shim leaves behind: its main process dies with it, grandchildren do not.
     """
-    total = 0
-    while found := _kill_marked_once(f"{MARKER}={prefix}".encode()):
-        total += found  # again: one may have forked meanwhile
-    return total
+    killed: set[int] = set()
+    while found := _marked(f"{MARKER}={prefix}".encode()):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found  # again: one may have forked meanwhile
+    return len(killed)
 
 
-def _kill_marked_once(wanted: bytes) -> int:
-    found = 0
+def _marked(wanted: bytes) -> set[int]:
+    found = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
             environ = (entry / "environ").read_bytes().split(b"\0")
             if any(item.startswith(wanted) for item in environ):
-                os.kill(int(entry.name), signal.SIGKILL)
-                found += 1
+                found.add(int(entry.name))
     return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 from typing import Any
 
+from gm.edge_stub.runner.container import MARKER
 from gm.edge_stub.runner.facts import PodFacts
 
-__all__ = ["facts", "is_alive", "loopback", "pod"]
+__all__ = ["facts", "is_alive", "loopback", "marked_pids", "pod"]
 
 
 def loopback() -> str:
@@ -49,3 +51,14 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def marked_pids(prefix: str) -> list[int]:
+    """Processes of containers whose marker begins with ``prefix``; zombies do not count."""
+    wanted = f"{MARKER}={prefix}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found
