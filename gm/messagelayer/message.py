@@ -62,6 +62,9 @@ UP = frozenset({STATUS})
 HELLO_V1 = b'{"namespace":"","resourceKind":"","resourceName":"","operation":""}\n'
 """The first frame of a v1 session, byte for byte as the Go LC sends it."""
 
+_FRAGMENT_BYTES = 128 * 1024
+_PING = Frame(Opcode.PING, b"").serialize(mask=False)
+
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -248,8 +251,21 @@ def check_json(content: bytes) -> None:
 
 
 def server_frame(opcode: Opcode, payload: bytes) -> bytes:
-    """A whole websocket frame as a server writes it (unmasked), so that it can be shared."""
-    return Frame(opcode, payload).serialize(mask=False)
+    """A websocket message as a server writes it (unmasked), whole, so that it can be shared.
+
+    A large one goes in fragments with pings between them. Their pongs show that the peer makes
+    progress, also where a proxy on the way has swallowed the message at once.
+    """
+    if len(payload) <= _FRAGMENT_BYTES:
+        return Frame(opcode, payload).serialize(mask=False)
+    parts = []
+    for start in range(0, len(payload), _FRAGMENT_BYTES):
+        end = start + _FRAGMENT_BYTES
+        fragment = Frame(
+            opcode if start == 0 else Opcode.CONT, payload[start:end], fin=end >= len(payload)
+        )
+        parts += [fragment.serialize(mask=False), _PING]
+    return b"".join(parts)
 
 
 def insert_frame_v1(desired: Desired) -> bytes:

@@ -31,7 +31,7 @@ class _Waiting:
     __slots__ = ("bytes", "paused", "reports", "serial")
 
     def __init__(self) -> None:
-        self.reports: OrderedDict[WireKey | int, Report] = OrderedDict()
+        self.reports: OrderedDict[tuple[WireKey, str] | int, Report] = OrderedDict()
         self.bytes = 0
         self.serial = 0
         self.paused = False
@@ -69,7 +69,7 @@ class ReportQueue:
         waiting = self._nodes.get(report.node)
         if waiting is None:
             waiting = self._nodes[report.node] = _Waiting()
-        slot: WireKey | int = report.key
+        slot: tuple[WireKey, str] | int = (report.key, report.uid)
         if report.key.kind not in _LATEST_ONLY:
             waiting.serial += 1
             slot = waiting.serial
@@ -113,6 +113,7 @@ class ReportQueue:
         if waiting is not None:
             self._count -= len(waiting.reports)
             self._account(waiting, -waiting.bytes)
+            waiting.reports.clear()
             self._resume(node, waiting)
 
     def is_paused(self, node: str) -> bool:

@@ -8,6 +8,7 @@ it knows the node to hold, and yields the next step. It never waits: whoever own
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -30,6 +31,8 @@ __all__ = [
     "Session",
     "Timing",
 ]
+
+logger = logging.getLogger(__name__)
 
 REPLACED = 4001
 """Close code: a newer connection of this node exists."""
@@ -167,14 +170,17 @@ class Session(abc.ABC):
     def _fits(self, key: WireKey, frame: bytes) -> bool:
         """Whether ``frame`` may be sent; if not, its object is quarantined."""
         if len(frame) <= self._max_frame_bytes:
-            self._state.quarantined.pop(key, None)
             return True
         if key not in self._state.quarantined:
             self._quarantine(key, f"frame of {len(frame)} bytes: {self._max_frame_bytes} allowed")
         return False
 
     def _quarantine(self, key: WireKey, why: str) -> None:
+        """Send this version no more; a newer one is tried again."""
         self._state.quarantined[key] = why
+        logger.warning(
+            "object quarantined", extra={"node": self.node, "object": str(key), "reason": why}
+        )
 
 
 def _nobody() -> None:

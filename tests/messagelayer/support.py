@@ -66,3 +66,14 @@ async def serving(hub: Hub, *, timing: Timing = FAST, **settings: Any) -> AsyncI
             yield server
         finally:
             task.cancel()
+
+
+def payload_of(frame: bytes) -> bytes:
+    """What an unmasked websocket frame carries."""
+    length, start = frame[1], 2
+    if length == 126:
+        length, start = int.from_bytes(frame[2:4]), 4
+    elif length == 127:
+        length, start = int.from_bytes(frame[2:10]), 10
+    assert len(frame) == start + length
+    return frame[start:]

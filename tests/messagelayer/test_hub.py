@@ -1,0 +1,229 @@
+"""Desired state per node, the gate before it is full, and reports."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gm.messagelayer import Hub, NodeStatus, Report
+from gm.messagelayer.session import NODE_GONE, Close, Gate, NodeState, Send, Session
+from gm.messagelayer.session_v1 import V1Session
+from tests.messagelayer.support import desired, key, open_hub
+
+NODE = "edge1"
+
+
+def attached(hub: Hub, node: str = NODE) -> V1Session:
+    """A v1 session, its record read."""
+
+    def make(state: NodeState, gate: Gate) -> Session:
+        return V1Session(state, gate, max_frame_bytes=100_000)
+
+    session = hub.attach(node, make)
+    assert isinstance(session, V1Session)
+    return session
+
+
+def connected(hub: Hub, node: str = NODE) -> V1Session:
+    """A session that has committed its first keys."""
+    session = attached(hub, node)
+    claim = session.claim(hub.record)
+    for action in session.poll(0, room=True):
+        claim.commit(action.changes)  # type: ignore[union-attr]
+    return session
+
+
+def status(hub: Hub, node: str = NODE) -> NodeStatus:
+    """A status that must exist."""
+    found = hub.status(node)
+    assert found is not None
+    return found
+
+
+def report(node: str = NODE, name: str = "d", uid: str = "", ids: tuple[int, ...] = ()) -> Report:
+    """A report on a dataset."""
+    return Report(node=node, key=key(name), content=b"{}", uid=uid, ids=ids)
+
+
+def test_node_holds_what_was_put_until_it_is_removed() -> None:
+    """Each node for itself; removing twice is nothing."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    assert hub.holds(NODE, key("d"))
+    assert not hub.holds("other", key("d"))
+    hub.remove("other", key("d"))
+    hub.remove(NODE, key("d"))
+    hub.remove(NODE, key("d"))
+    assert not hub.holds(NODE, key("d"))
+
+
+def test_same_version_put_again_is_no_change_P1_087() -> None:
+    """A resync sends nothing."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    session = connected(hub)
+    assert [type(a).__name__ for a in session.poll(1, room=True)] == ["Send", "Ping"]
+    session.ponged(1, 1)
+    for now in range(2, 10):
+        hub.put(NODE, desired("d"))
+        assert session.poll(now, room=True) == []
+
+
+def test_nodes_without_session_and_desired_state_are_forgotten() -> None:
+    """Names that somebody made up leave nothing behind."""
+    hub = open_hub()
+    session = attached(hub, "made-up")
+    assert hub.nodes() == ["made-up"]
+    assert hub.session_count == 1
+    hub.detach(session)
+    assert hub.status("made-up") is None
+    hub.put(NODE, desired("d"))
+    hub.detach(attached(hub))
+    assert status(hub).connected is False
+    hub.remove(NODE, key("d"))
+    assert hub.status(NODE) is None
+
+
+def test_status_tells_what_a_node_holds_and_lacks() -> None:
+    """From desired state alone while it is away."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    assert (status(hub).pending, status(hub).held) == (1, ())
+    session = connected(hub)
+    assert (status(hub).protocol, status(hub).pending) == ("v1", 1)
+    assert any(isinstance(action, Send) for action in session.poll(1, room=True))
+    assert status(hub).pending == 1
+    session.ponged(1, 1)
+    assert (status(hub).pending, status(hub).held) == (0, (key("d"),))
+
+
+def test_replaced_session_can_not_detach_the_newer_one() -> None:
+    """Compare and remove."""
+    hub = open_hub()
+    older = attached(hub)
+    newer = attached(hub)
+    hub.detach(older)
+    assert hub.is_connected(NODE)
+    assert hub.session_count == 1
+    assert isinstance(older.poll(0, room=True)[0], Close)
+    assert newer.poll(0, room=True) == []
+
+
+def test_gate_opens_when_every_expected_kind_is_complete_or_held_back() -> None:
+    """A kind that is held back passes later, when it is complete after all."""
+    hub = Hub()
+    assert not hub.is_open
+    hub.expect(["dataset", "model"])
+    hub.complete("dataset")
+    assert not hub.is_open
+    hub.hold_back("model")
+    assert hub.is_open
+    assert hub.may_send(key("d"))
+    assert not hub.may_send(key("m", "model"))
+    hub.complete("model")
+    assert hub.may_send(key("m", "model"))
+    hub.hold_back("model")
+    assert not hub.may_send(key("m", "model"))
+    assert hub.is_open
+
+
+def test_expecting_nothing_opens_the_gate() -> None:
+    """Although nothing passes it."""
+    hub = Hub()
+    hub.expect([])
+    assert hub.is_open
+    assert not hub.may_send(key("d"))
+
+
+def test_foreign_namespace_is_never_touched() -> None:
+    """What this GM does not watch it can not judge."""
+    hub = open_hub(namespace="ours")
+    assert not hub.may_send(key("d"))
+    assert hub.may_send(key("d", namespace="ours"))
+
+
+def test_held_back_kind_is_neither_inserted_nor_deleted_and_comes_later() -> None:
+    """Only that kind."""
+    hub = Hub()
+    hub.expect(["dataset", "model"])
+    hub.hold_back("model")
+    hub.complete("dataset")
+    hub.put(NODE, desired("m", kind="model"))
+    session = attached(hub)
+    claim = session.claim(hub.record)
+    session.recorded({key("old", "model"): 7})
+    assert session.poll(1, room=True) == []
+    hub.complete("model")
+    for action in session.poll(1, room=True):
+        claim.commit(action.changes)  # type: ignore[union-attr]
+    sent: list[bytes] = []
+    for now in range(2, 6):
+        actions = session.poll(now, room=True)
+        sent += [action.frame for action in actions if isinstance(action, Send)]
+        session.ponged(now - 1, now)
+    assert [b'"insert"' in frame for frame in sent] == [True, False]
+    assert b'"old"' in sent[1]
+
+
+async def test_reports_wait_for_the_gate_P0_033() -> None:
+    """Before desired state is full nobody can say what a node holds."""
+    hub = Hub()
+    hub.expect(["dataset"])
+    hub.submit(report())
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(hub.next_report())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        hub.put(NODE, desired("d"))
+        hub.complete("dataset")
+        assert (await waiting).key == key("d")
+
+
+async def test_report_on_another_incarnation_is_refused_P0_033() -> None:
+    """Where the wire tells the uid."""
+    hub = open_hub()
+    hub.put(NODE, desired("d", uid="new"))
+    hub.submit(report(uid="old"))
+    hub.submit(report("other", uid="new"))
+    hub.submit(report(name="e"))
+    hub.submit(report(uid="new"))
+    assert (await hub.next_report()).uid == "new"
+    assert hub.counters["reports_refused"] == 3
+
+
+async def test_report_on_a_held_back_kind_is_neither_taken_nor_refused() -> None:
+    """A v2 agent keeps it and sends it again."""
+    hub = Hub()
+    hub.expect(["dataset", "model"])
+    hub.hold_back("dataset")
+    hub.complete("model")
+    hub.put(NODE, desired("m", kind="model"))
+    hub.submit(report())
+    hub.submit(Report(node=NODE, key=key("m", "model"), content=b"{}"))
+    assert (await hub.next_report()).key.kind == "model"
+    assert hub.counters["reports_deferred"] == 1
+    assert hub.counters["reports_refused"] == 0
+
+
+def test_acknowledging_reaches_the_live_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one, or without numbers, there is nobody to tell."""
+    hub = open_hub()
+    told: list[tuple[tuple[int, ...], str]] = []
+    monkeypatch.setattr(V1Session, "acknowledge", lambda _, ids, error: told.append((ids, error)))
+    hub.acknowledge(report(ids=(1,)))
+    attached(hub)
+    hub.acknowledge(report())
+    hub.acknowledge(report(ids=(1, 2)), refused="gone")
+    assert told == [((1, 2), "gone")]
+
+
+def test_disconnect_closes_the_session_and_forgets_its_reports_P1_040() -> None:
+    """The Node object is gone; the name may come again."""
+    hub = open_hub()
+    hub.disconnect(NODE, reason="nobody there")
+    session = attached(hub)
+    hub.submit(report())
+    hub.disconnect(NODE, reason="node edge1 was deleted")
+    assert hub.waiting_reports == 0
+    assert session.poll(0, room=True) == [Close(NODE_GONE, "node edge1 was deleted")]

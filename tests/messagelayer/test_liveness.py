@@ -1,0 +1,36 @@
+"""A link is alive while it makes progress, and found dead within interval and timeout."""
+
+from __future__ import annotations
+
+from gm.messagelayer.liveness import MIN_PROGRESS_BYTES, Liveness, Verdict
+
+
+def test_quiet_link_is_probed_and_then_dead() -> None:
+    """After interval and timeout."""
+    link = Liveness(100, interval=20, timeout=20)
+    assert link.deadline == 120
+    assert link.check(119, gone_out=0) is Verdict.ALIVE
+    assert link.check(120, gone_out=0) is Verdict.PROBE
+    assert link.deadline == 140
+    assert link.check(139, gone_out=0) is Verdict.ALIVE
+    assert link.check(140, gone_out=0) is Verdict.DEAD
+
+
+def test_anything_that_comes_in_keeps_it_alive() -> None:
+    """Before the probe and after."""
+    link = Liveness(100, interval=20, timeout=20)
+    link.heard(110)
+    assert link.check(120, gone_out=0) is Verdict.ALIVE
+    assert link.check(130, gone_out=0) is Verdict.PROBE
+    link.heard(149)
+    assert link.check(150, gone_out=0) is Verdict.ALIVE
+    assert link.deadline == 169
+
+
+def test_enough_that_goes_out_moves_the_deadline() -> None:
+    """Each timeout anew; a byte less than enough does not count."""
+    link = Liveness(100, interval=20, timeout=20)
+    assert link.check(120, gone_out=1000) is Verdict.PROBE
+    assert link.check(140, gone_out=1000 + MIN_PROGRESS_BYTES) is Verdict.ALIVE
+    assert link.deadline == 160
+    assert link.check(160, gone_out=1000 + 2 * MIN_PROGRESS_BYTES - 1) is Verdict.DEAD
