@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import logging
 import time
-from typing import Protocol
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gm.api.meta import ObjectKey
 from gm.errors import ServiceError, TerminalError
 from gm.kube.workqueue import ShutDown, Workqueue
 from gm.logs import log_fields
@@ -18,6 +18,9 @@ from gm.logs import log_fields
 __all__ = ["Controller", "Reconciler", "Result"]
 
 logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,15 +30,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     retry: bool = False
 
 
-class Reconciler(Protocol):
+class Reconciler(Protocol[K_contra]):
     """Makes the cluster match one object."""
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: K_contra) -> Result:
         """Do it; safe at any time and any number of times."""
         ...
 
 
-class Controller:
+class Controller(Generic[K]):
     """Takes keys off a workqueue and has them reconciled, several at a time.
 
     ``grace_seconds`` bounds how long reconciles that run may take once stopping has begun.
@@ -44,8 +47,8 @@ class Controller:
     def __init__(
         self,
         name: str,
-        reconciler: Reconciler,
-        queue: Workqueue[ObjectKey],
+        reconciler: Reconciler[K],
+        queue: Workqueue[K],
         *,
         workers: int = 4,
         grace_seconds: float = 5.0,
@@ -84,7 +87,7 @@ class Controller:
             finally:
                 self._queue.done(key)
 
-    async def _reconcile(self, key: ObjectKey) -> None:
+    async def _reconcile(self, key: K) -> None:
         started = time.perf_counter()
         try:
             result = await self._reconciler.reconcile(key)

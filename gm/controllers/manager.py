@@ -3,23 +3,74 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
+import msgspec
+
+from gm.api.meta import ObjectKey, ResourceType
+from gm.api.resources import CUSTOM_RESOURCE_DEFINITIONS, GROUP
 from gm.config import Config
+from gm.controllers.base import Controller
+from gm.controllers.downstream import Downstream, Sources
+from gm.controllers.federatedlearning import Caches, JobReconciler, JobSettings
+from gm.controllers.informers import Informers
+from gm.controllers.upstream import Upstream
+from gm.errors import ServiceError
+from gm.kube.client import Client
+from gm.kube.informer import Informer, InformerSettings
+from gm.kube.recorder import EventRecorder
+from gm.kube.workqueue import Workqueue
+from gm.messagelayer import Hub, Server, Timing
 
 __all__ = ["Manager"]
+
+logger = logging.getLogger(__name__)
+
+_OUR_KINDS = frozenset(
+    {
+        "datasets",
+        "models",
+        "federatedlearningjobs",
+        "jointinferenceservices",
+        "incrementallearningjobs",
+        "edgenodes",
+    }
+)
+_RETRY_BASE_SECONDS = 1.0
+_RETRY_MAX_SECONDS = 360.0
+_FLUSH_SECONDS = 2.0
 
 
 class Manager:
     """GM against one cluster.
 
     ``run`` returns after a clean stop; when a part crashes it raises the reason in an
-    ExceptionGroup. ``websocket_port`` is known once ``wait_ready`` has returned.
+    ExceptionGroup. ``websocket_port`` is the one that is listened on once ``wait_ready`` has
+    returned. The keyword arguments are for tests; they make times small.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        informer_settings: InformerSettings | None = None,
+        job_settings: JobSettings | None = None,
+        timing: Timing | None = None,
+        grace_seconds: float = 5.0,
+    ) -> None:
         self.config = config
         self.websocket_port = config.websocket.port
+        self.hub = Hub(namespace=config.namespace)
+        self._informer_settings = informer_settings
+        self._job_settings = job_settings or JobSettings.of(config)
+        self._timing = timing
+        self._grace_seconds = grace_seconds
         self._ready = asyncio.Event()
+        self._informers: Informers | None = None
+        self._downstream: Downstream | None = None
 
     async def wait_ready(self) -> None:
         """Return once the websocket listens, the caches have synced and controllers run."""
@@ -27,9 +78,196 @@ class Manager:
 
     def problems(self) -> list[str]:
         """What keeps GM from being ready, in words for people; empty: it is ready."""
-        return [] if self._ready.is_set() else ["starting"]
+        if self._informers is None:
+            return ["starting"]
+        problems = self._informers.problems()
+        return problems or ([] if self._ready.is_set() else ["starting"])
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping`` is set, then drain and return."""
-        self._ready.set()
-        await stopping.wait()
+        config = self.config
+        async with await Client.connect(
+            kubeconfig=config.kube_config or None, master=config.master or None
+        ) as client:
+            logger.info(
+                "starting",
+                extra={"server": client.server, "namespace": config.namespace or "(all)"},
+            )
+            await self._serve(client, stopping)
+        logger.info("stopped")
+
+    async def _serve(self, client: Client, stopping: asyncio.Event) -> None:
+        """Parts nest in start order, so they stop in reverse."""
+        config = self.config
+        informers = Informers.make(
+            client, namespace=config.namespace, settings=self._informer_settings
+        )
+        recorder = EventRecorder(client)
+        server = Server(self.hub, config.websocket, timing=self._timing)
+        downstream = self._make_downstream(client, informers)
+        controller = self._make_controller(client, recorder, informers)
+        upstream = self._make_upstream(client, informers)
+        self._informers, self._downstream = informers, downstream
+        async with (
+            _recording(recorder),
+            _running("hub", server.run()),
+            _running("downstream", downstream.run()),
+            _running("informers", informers.run()),
+            _running("inventory", _tell_unserved_kinds(client)),
+        ):
+            await server.wait_ready()
+            self.websocket_port = server.port
+            if not await _unless(stopping, informers.wait_synced()):
+                return
+            async with asyncio.TaskGroup() as group:
+                group.create_task(controller.run(stopping), name="federatedlearningjobs")
+                group.create_task(upstream.run(stopping), name="upstream")
+                self._ready.set()
+                logger.info("ready", extra={"websocket_port": self.websocket_port})
+                await stopping.wait()
+                self._ready.clear()
+                logger.info("stopping")
+
+    def _make_downstream(self, client: Client, informers: Informers) -> Downstream:
+        websocket = self.config.websocket
+        is_authenticated = websocket.auth != "none"
+        if websocket.credentials == "always" and not is_authenticated:
+            logger.warning(
+                "S3 credentials go to whoever claims to be a node: websocket.credentials is "
+                "always and websocket.auth is none"
+            )
+        sends = websocket.credentials == "always" or (
+            websocket.credentials == "authenticated" and is_authenticated
+        )
+        return Downstream(
+            self.hub,
+            client,
+            Sources(
+                datasets=informers.datasets,
+                models=informers.models,
+                federated=informers.federated,
+                inference=informers.inference,
+                incremental=informers.incremental,
+                inference_pods=informers.inference_pods,
+                incremental_pods=informers.incremental_pods,
+            ),
+            channel_size=self.config.event_channel_size,
+            sends_credentials=sends,
+            resync_seconds=self.config.min_resync_period_seconds,
+        )
+
+    def _make_controller(
+        self, client: Client, recorder: EventRecorder, informers: Informers
+    ) -> Controller[ObjectKey]:
+        queue: Workqueue[ObjectKey] = Workqueue(
+            base_seconds=_RETRY_BASE_SECONDS, max_seconds=_RETRY_MAX_SECONDS
+        )
+        caches = Caches(
+            jobs=informers.federated,
+            pods=informers.federated_pods,
+            services=informers.federated_services,
+            models=informers.models,
+            datasets=informers.datasets,
+            nodes=informers.nodes,
+        )
+        reconciler = JobReconciler(client, recorder, caches, queue, self._job_settings)
+        return Controller(
+            "federatedlearningjob",
+            reconciler,
+            queue,
+            workers=self.config.workers,
+            grace_seconds=self._grace_seconds,
+        )
+
+    def _make_upstream(self, client: Client, informers: Informers) -> Upstream:
+        kinds: dict[str, Informer[Any]] = {
+            "dataset": informers.datasets,
+            "model": informers.models,
+            "federatedlearningjob": informers.federated,
+            "jointinferenceservice": informers.inference,
+            "incrementallearningjob": informers.incremental,
+        }
+        return Upstream(
+            self.hub,
+            client,
+            kinds,
+            workers=self.config.workers,
+            grace_seconds=self._grace_seconds,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _running(name: str, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run ``work`` as long as the body; if it crashes, the body is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work, name=name)
+        yield
+        task.cancel()  # not in `finally`: when the body raises, the group cancels for us
+
+
+@contextlib.asynccontextmanager
+async def _recording(recorder: EventRecorder) -> AsyncIterator[None]:
+    """Write events as long as the body runs, then those that still wait."""
+    async with _running("events", recorder.run()):
+        yield
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FLUSH_SECONDS):
+            await recorder.flush()
+
+
+async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do ``work``; give up when ``stopping`` is set. Returns: whether it was done."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        stop = group.create_task(stopping.wait())
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        is_done = task.done() and not stopping.is_set()
+        task.cancel()
+        stop.cancel()
+    return is_done
+
+
+class _Names(msgspec.Struct):
+    kind: str = ""
+    plural: str = ""
+
+
+class _Version(msgspec.Struct):
+    name: str = ""
+    served: bool = False
+
+
+class _CrdSpec(msgspec.Struct):
+    group: str = ""
+    names: _Names = _Names()
+    versions: list[_Version] = []
+
+
+class _Crd(msgspec.Struct):
+    spec: _CrdSpec = _CrdSpec()
+
+
+async def _tell_unserved_kinds(client: Client) -> None:
+    """Say once which objects of Sedna's kinds lie in the cluster that this GM does not serve."""
+    try:
+        listed = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+        specs = [msgspec.json.decode(item, type=_Crd).spec for item in listed.items]
+        for spec in specs:
+            served = next((v.name for v in spec.versions if v.served), None)
+            if spec.group != GROUP or spec.names.plural in _OUR_KINDS or served is None:
+                continue
+            resource = ResourceType(
+                group=spec.group,
+                version=served,
+                kind=spec.names.kind,
+                plural=spec.names.plural,
+            )
+            objects = await client.list(resource)
+            if objects.items:
+                logger.warning(
+                    "objects of a kind that this GM does not serve are left alone",
+                    extra={"kind": resource.qualified, "objects": len(objects.items)},
+                )
+    except (ServiceError, msgspec.MsgspecError) as exc:
+        # CRDs may not be listed with a namespaced role; nothing depends on it
+        logger.debug("kinds in the cluster are not known", extra={"reason": str(exc)})

@@ -24,7 +24,7 @@ from gm.controllers.federatedlearning.status import is_minor, notices
 from gm.controllers.federatedlearning.verdict import is_finished
 from gm.controllers.federatedlearning.workers import workers_of
 from gm.controllers.federatedlearning.world import JobSettings, World
-from gm.controllers.stored import stored
+from gm.controllers.stored import OwnWrites, stored
 from gm.errors import Conflict, NotFound
 from gm.kube.client import Client
 from gm.kube.informer import Informer
@@ -84,7 +84,7 @@ class JobReconciler:
             patience_seconds=settings.removal_patience_seconds,
         )
         self._users = _Users()
-        self._written: dict[ObjectKey, tuple[str, Stored[FederatedLearningJob]]] = {}
+        self._written: OwnWrites[FederatedLearningJob] = OwnWrites()
         self._last_write: dict[str, float] = {}
         self._started: set[str] = set()
         self._edits_told: dict[str, int] = {}
@@ -146,7 +146,7 @@ class JobReconciler:
         self._users.forget(job.key)
         self._departed.forget(job.uid)
         self._children.forget(job.uid)
-        self._written.pop(job.key, None)
+        self._written.forget(job.key)
         self._last_write.pop(job.uid, None)
         self._started.discard(job.uid)
         self._edits_told.pop(job.uid, None)
@@ -155,7 +155,7 @@ class JobReconciler:
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Make the cluster match job ``key``; safe at any time and any number of times."""
-        job = self._newest(key)
+        job = self._written.newest(self._caches.jobs.lister.get(key))
         if job is None or job.view.metadata.deletion_timestamp is not None:
             return Result()  # owner references let the garbage collector remove the children
         secrets: dict[str, Secret | None] = {}
@@ -248,18 +248,6 @@ class JobReconciler:
                 reason="EditIgnored",
                 message="the job has finished: edits of its spec change nothing",
             )
-
-    def _newest(self, key: ObjectKey) -> Stored[FederatedLearningJob] | None:
-        """The job as the cache shows it, or as our own last write left it if that is newer."""
-        cached = self._caches.jobs.lister.get(key)
-        written = self._written.get(key)
-        if cached is None or written is None:
-            return cached
-        from_version, newer = written
-        if cached.resource_version == from_version and cached.uid == newer.uid:
-            return newer
-        del self._written[key]
-        return cached
 
     def _world(self, job: Stored[FederatedLearningJob], secrets: dict[str, Secret | None]) -> World:
         caches, namespace = self._caches, job.key.namespace
@@ -363,7 +351,7 @@ class JobReconciler:
             FEDERATED_LEARNING_JOBS, job.key, patch, subresource="status"
         )
         newer = stored(raw, FederatedLearningJob)
-        self._written[job.key] = self._base_version(job), newer
+        self._written.note(newer, self._caches.jobs.lister.get(job.key))
         self._last_write[job.uid] = time.monotonic()
         new = status_of(raw)
         if is_finished(new) and not is_finished(old):
@@ -376,11 +364,6 @@ class JobReconciler:
                 message=notice.message,
             )
         return newer
-
-    def _base_version(self, job: Stored[FederatedLearningJob]) -> str:
-        """The version that the cache shows while it has not seen our write."""
-        cached = self._caches.jobs.lister.get(job.key)
-        return cached.resource_version if cached is not None else job.resource_version
 
 
 class _Nodes(Mapping[str, Node]):
