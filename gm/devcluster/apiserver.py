@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +161,7 @@ async def _listening(
         except OSError as error:
             where = f"{settings.address}:{settings.port}"
             raise ConfigError(
-                f"the API server can not listen on {where}: {error.strerror or error}; "
+                f"the API server can not listen on {where}: {os.strerror(error.errno or 0)}; "
                 "choose another port, or 0 for a free one"
             ) from error
         yield runner.addresses[0][1]
