@@ -140,7 +140,9 @@ class Client:
 
         Starts over when the list expires between two pages.
         """
-        for start in range(_LIST_STARTS):
+        starts = 0
+        while True:
+            starts += 1
             items: list[msgspec.Raw] = []
             version = ""
             try:
@@ -155,11 +157,11 @@ class Client:
                     items += page.items
                     version = page.resource_version
             except ResourceExpired:
-                if start == _LIST_STARTS - 1 or not items:
+                # before the first page it is the version asked for that has expired
+                if not items or starts == _LIST_STARTS:
                     raise
             else:
                 return ListResult(items, version)
-        raise AssertionError("unreachable")
 
     async def pages(
         self,

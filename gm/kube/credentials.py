@@ -49,11 +49,14 @@ class Credentials:
         self._lock = asyncio.Lock()
 
     async def header(self) -> str | None:
-        """Value of the Authorization header, if there is one."""
+        """Value of the Authorization header, if there is one.
+
+        One caller waits while the source is read; the others go on with the old token, whose
+        lifetime leaves time for that.
+        """
         if self._is_over():
             async with self._lock:
-                if self._is_over():
-                    await self._reload()
+                await self._reload()
         return self._token.authorization
 
     async def renew(self, *, rejected: str | None) -> bool:

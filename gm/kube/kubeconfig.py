@@ -150,11 +150,11 @@ async def _load_kubeconfig(paths: str, context: str | None, named_by: str) -> _L
     except yaml.YAMLError as exc:
         what = f"it is not YAML: {' '.join(str(exc).split())}"
         raise ConfigError(_problem(paths, named_by, what)) from exc
-    # AssertionError, AttributeError, ...: kubernetes-asyncio's way to find that parts are missing
-    except (ConfigException, OSError, ValueError, TypeError, LookupError) as exc:
+    except (ConfigException, OSError, ValueError) as exc:
         raise ConfigError(_problem(paths, named_by, _reason(exc))) from exc
-    except (AssertionError, AttributeError) as exc:
-        what = "it lacks a current-context, or what that names"
+    # kubernetes-asyncio's ways to find out that parts are missing, or are something else
+    except (AssertionError, AttributeError, TypeError, LookupError) as exc:
+        what = "it lacks parts of a kubeconfig: current-context, contexts, clusters or users"
         raise ConfigError(_problem(paths, named_by, what)) from exc
     return _Loaded(configuration, namespace, _lifetime_seconds(loader))
 

@@ -190,14 +190,14 @@ class EventRecorder:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._wake.wait()
-                continue
-            await self._write_next()
+            elif (failure := await self._write_next()) is not None:
+                await self._pause(failure)
 
     async def flush(self) -> None:
         """Write what has never been written, or is due; for use after ``run`` has ended."""
         loop = asyncio.get_running_loop()
         while self._due and self._due[0][0] <= loop.time():
-            if not await self._write_next():
+            if await self._write_next() is not None:
                 return
 
     def _aggregate(self, involved: ObjectRef, identity: _Identity) -> _Aggregate:
@@ -212,42 +212,53 @@ class EventRecorder:
         return aggregate
 
     def _forget(self, identity: _Identity) -> None:
-        if self._aggregates.pop(identity, None) is None:
-            return
+        del self._aggregates[identity]
         group = identity.group
         self._messages[group] -= 1
         if not self._messages[group]:
             del self._messages[group]
 
     def _schedule(self, aggregate: _Aggregate) -> None:
-        if aggregate.is_pending:
-            return
-        aggregate.is_pending = True
+        if not aggregate.is_pending:
+            aggregate.is_pending = True
+            self._push(aggregate)
+
+    def _push(self, aggregate: _Aggregate) -> None:
         self._sequence += 1  # heapq compares it before it would compare aggregates
         heapq.heappush(self._due, (aggregate.next_write, self._sequence, aggregate))
+        if len(self._due) > 2 * self._max_events:
+            self._due = [entry for entry in self._due if self._is_known(entry[2])]
+            heapq.heapify(self._due)
         self._wake.set()
 
-    async def _write_next(self) -> bool:
-        """Write the Event that is due; False if the API server is not to be had now."""
+    def _is_known(self, aggregate: _Aggregate) -> bool:
+        return self._aggregates.get(aggregate.identity) is aggregate
+
+    async def _write_next(self) -> ServiceError | None:
+        """Write the Event that is due; gives the failure if the API server can't take it now."""
+        loop = asyncio.get_running_loop()
         _, _, aggregate = heapq.heappop(self._due)
-        aggregate.is_pending = False
-        if self._aggregates.get(aggregate.identity) is not aggregate:
-            return True  # forgotten in the meantime
+        if not self._is_known(aggregate):
+            return None
         count = aggregate.count
+        # it stays pending meanwhile: what happens during the write is written an interval later
         try:
             await self._write(aggregate)
         except (BadRequest, Forbidden, NotFound) as exc:
             self._refuse(exc)  # the namespace is going or gone, or roles do not allow it
         except ServiceError as exc:
-            aggregate.next_write = asyncio.get_running_loop().time()  # behind what waits already
-            self._schedule(aggregate)
-            await self._pause(exc)
-            return False
+            aggregate.next_write = loop.time()  # behind what waits already
+            self._push(aggregate)
+            return exc
+        except asyncio.CancelledError:
+            self._push(aggregate)  # flush may write it yet
+            raise
         self._retry_seconds = _RETRY_SECONDS
-        aggregate.next_write = asyncio.get_running_loop().time() + self._interval_seconds
+        aggregate.next_write = loop.time() + self._interval_seconds
+        aggregate.is_pending = False
         if aggregate.count > count:
             self._schedule(aggregate)
-        return True
+        return None
 
     async def _write(self, aggregate: _Aggregate) -> None:
         if not aggregate.exists:

@@ -186,7 +186,8 @@ class Transport:
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         url = URL(self._base + target, encoded=True)
-        for attempt in (1, 2):
+        renewed = False
+        while True:
             authorization = await self._access.credentials.header()
             sent = self._headers | headers
             if authorization is not None:
@@ -195,9 +196,10 @@ class Transport:
                 method, url, headers=sent, data=body, timeout=timeout, **self._extra
             ) as response:
                 # a token can be revoked before its time: fetch a new one, once
-                refused = response.status == 401 and attempt == 1
-                if refused and await self._access.credentials.renew(rejected=authorization):
-                    continue
+                if response.status == 401 and not renewed:
+                    renewed = await self._access.credentials.renew(rejected=authorization)
+                    if renewed:
+                        continue
                 yield response
                 return
 
@@ -241,8 +243,7 @@ def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
     family, kind, protocol, _, _ = address
     sock = socket.socket(family=family, type=kind, proto=protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     return sock

@@ -164,6 +164,15 @@ async def test_a_list_that_always_expires_is_an_error(api: FakeKubeApi, client: 
     assert len(api.requests) == 6
 
 
+async def test_a_list_of_an_expired_version_is_not_begun_again(
+    api: FakeKubeApi, client: Client
+) -> None:
+    """It could only fail again."""
+    api.answers = [(410, status(410, "Expired"))]
+    with pytest.raises(ResourceExpired):
+        await client.list(PODS, resource_version="1")
+
+
 async def test_an_empty_list_of_null_is_empty(api: FakeKubeApi, client: Client) -> None:
     """Go encodes an empty slice as null."""
     api.answers = [{"metadata": {"resourceVersion": "3"}, "items": None}]
@@ -425,7 +434,7 @@ async def test_leaving_a_watch_closes_its_connection(api: FakeKubeApi, client: C
         await reading
         await watch.aclose()
     assert client._transport._session.connector is not None
-    assert not client._transport._session.connector._acquired  # type: ignore[attr-defined]
+    assert not client._transport._session.connector._acquired
     stream.end()
 
 

@@ -174,7 +174,11 @@ async def test_a_watch_that_ended_goes_on_where_it_stopped(api: FakeKubeApi) -> 
 async def test_selection_and_page_size_are_sent_each_time_P1_086(api: FakeKubeApi) -> None:
     """To the list, page by page, and to the watch."""
     api.answers = [listed(10, obj("a", 1), next_page="x"), listed(10, obj("b", 2)), None]
-    selection: dict[str, Any] = {"namespace": "ns", "label_selector": "gm", "field_selector": "spec.x=1"}
+    selection: dict[str, Any] = {
+        "namespace": "ns",
+        "label_selector": "gm",
+        "field_selector": "spec.x=1",
+    }
     async with following(api, **selection) as (_, seen):
         stream = await api.next_watch()
         await seen.wait_for("ADDED a@1", "ADDED b@2", "SYNCED")
@@ -501,7 +505,8 @@ async def test_a_kind_that_is_absent_is_named_and_waited_for_P1_080(api: FakeKub
     api.handler = answer
     async with following(api, DATASETS) as (informer, seen):
         await eventually(lambda: informer.problem)
-        assert informer.problem == "datasets.sedna.io: the CRD is not installed"
+        problem = informer.problem
+        assert problem == "datasets.sedna.io: the CRD is not installed"
         assert not informer.is_synced
         assert seen.seen == [], "an absent kind has no complete list"
         installed = True
