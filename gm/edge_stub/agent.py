@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import random
 import socket
 import ssl
@@ -167,8 +168,8 @@ def _describe(exc: Exception | None) -> str:
             return f"refused with http {exc.response.status_code}: {_first_line(exc)}"
         case socket.gaierror():
             return f"the name of gm can not be resolved: {exc.strerror}"
-        case OSError():
-            return exc.strerror or str(exc) or type(exc).__name__
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)  # asyncio's own text repeats the address
     return str(exc) or type(exc).__name__
 
 

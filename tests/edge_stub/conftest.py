@@ -33,6 +33,7 @@ def start_edge(tmp_path: Path) -> StartEdge:
             "backoff_first_seconds": 0.02,
             "backoff_max_seconds": 0.2,
             "count_interval_seconds": 0.05,
+            "shutdown_seconds": 0.3,
         }
         edge = LocalController(EdgeSettings(**{**fast, **changes}))
         stopping = asyncio.Event()

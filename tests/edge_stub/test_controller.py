@@ -437,7 +437,7 @@ async def test_gm_that_comes_late_is_found_P1_047(start_edge: StartEdge) -> None
 async def test_reports_reach_gm_before_the_lc_stops(start_edge: StartEdge) -> None:
     """A last report of a pod that is stopped with its node is not left lying."""
     async with FakeGM() as gm:
-        async with start_edge(gm.url) as edge:
+        async with start_edge(gm.url, shutdown_seconds=10) as edge:
             session = await gm.session()
             await session.wait_received(1)
             await post_round(edge, 1)

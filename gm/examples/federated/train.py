@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import sys
 import zlib
@@ -111,8 +112,7 @@ class Trainer:
             ) as connection:
                 return await self._converse(connection, group)
         except (OSError, TimeoutError, WebSocketException, protocol.ProtocolError) as exc:
-            cause = (exc.strerror if isinstance(exc, OSError) else "") or str(exc)
-            return f"no connection to the aggregator at {where}: {cause or type(exc).__name__}"
+            return f"no connection to the aggregator at {where}: {_describe(exc)}"
         except Refused as exc:
             return f"the aggregator at {where} refused: {exc}"
 
@@ -206,6 +206,12 @@ class Trainer:
         # The acknowledgement comes last: whoever has given it is not needed any more.
         await self._reporter.wait_idle(timeout_seconds=REPORT_SECONDS)
         self._finished_at = asyncio.get_running_loop().time()
+
+
+def _describe(exc: Exception) -> str:
+    if isinstance(exc, OSError) and exc.errno is not None and exc.errno > 0:
+        return os.strerror(exc.errno)  # asyncio's own text repeats the address
+    return str(exc) or type(exc).__name__
 
 
 def _bracketed(host: str) -> str:
