@@ -145,25 +145,26 @@ async def log_stream(
         current = files[-1] if files else None
         while options.follow and not output.is_full:
             over = is_over()  # asked before reading: then nothing can come after the last read
-            rotated = _is_rotated(path, current)
+            newer = _newer(path, current)
             if current is not None:
                 async for piece in _pieces(current.lines(), output):
                     yield piece
-            if rotated:
-                current = _File.open(path)
-                if current is not None:
-                    stack.callback(current.close)
+            if newer is not None:
+                stack.callback(newer.close)
+                current = newer
             elif over:
                 return
             else:
                 await asyncio.sleep(poll_seconds)
 
 
-def _is_rotated(path: Path, current: _File | None) -> bool:
-    try:
-        return current is None or path.stat().st_ino != current.inode
-    except FileNotFoundError:
-        return False
+def _newer(path: Path, current: _File | None) -> _File | None:
+    """The file that has taken the place of ``current``, if one has."""
+    file = _File.open(path)
+    if file is not None and current is not None and file.inode == current.inode:
+        file.close()
+        return None
+    return file
 
 
 async def _pieces(lines: Iterable[_Line], output: _Output) -> AsyncIterator[bytes]:
