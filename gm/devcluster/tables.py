@@ -66,4 +66,5 @@ def _row(info: ResourceInfo, obj: Json, now: float, include_object: str) -> Json
         included = obj
     elif include_object != "None":
         included = partial(obj)
-    return {"cells": [column.cell(obj, now) for column in info.columns], "object": included}
+    stored = info.to_storage(obj)  # columns read the fields of the version that is stored
+    return {"cells": [column.cell(stored, now) for column in info.columns], "object": included}
