@@ -47,7 +47,7 @@ async def demo(settings: DemoSettings, stopping: asyncio.Event, view: View) -> b
         LoopbackNetwork() as network,
     ):
         view.say(f"writing the nodes' data to {directory.nodes}")
-        await asyncio.to_thread(write_example_data, directory.nodes)
+        await write_example_data(directory.nodes)
         view.say(f"starting an API server, GM and the nodes {', '.join(DEFAULT_NODES)}")
         async with running_system(
             directory, network, nodes=DEFAULT_NODES, port=API_PORT, say=view.say

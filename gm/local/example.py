@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import sysconfig
 from pathlib import Path
 
 from gm.errors import ConfigError
+from gm.examples.federated.prepare import missing_packages
 
 __all__ = ["example_manifest", "write_example_data"]
 
@@ -25,13 +28,28 @@ def example_manifest() -> Path:
     raise ConfigError(f"the example's manifest is missing: neither {checkout} nor {installed}")
 
 
-def write_example_data(nodes: Path) -> None:
+async def write_example_data(nodes: Path) -> None:
     """Write the example's data files below ``nodes``, one directory for each node.
 
-    Raises: ConfigError if the optional dependencies of the example are not installed.
-    """
-    from gm.examples.federated.prepare import missing_packages, prepare
+    In a process of its own: scikit-learn is large, and this process lives on.
 
+    Raises: ConfigError if the optional dependencies of the example are not installed, or the files
+    can not be written.
+    """
     if missing := missing_packages():
         raise ConfigError(f"the example needs {' and '.join(missing)}: pip install 'gm[examples]'")
-    prepare(nodes)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gm.examples.federated.prepare", str(nodes)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, errors = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode != 0:
+        lines = errors.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise ConfigError(f"could not write the example's data to {nodes}: {lines[-1]}")

@@ -75,8 +75,6 @@ class Story:
 
     def snapshot(self) -> Snapshot:
         """How things are now."""
-        model = self._models.lister.get(self._model)
-        metrics = (model.view.status.metrics or ()) if model else ()
         return Snapshot(
             nodes=tuple(sorted(map(_node, _views(self._nodes)), key=lambda n: n.name)),
             datasets=tuple(
@@ -90,9 +88,18 @@ class Story:
             ),
             workers=tuple(sorted(map(_worker, _views(self._pods)), key=lambda w: w.name)),
             job=self._job(),
-            metrics={metric.key: metric.value for metric in metrics},
+            metrics=self._metrics(),
             rounds=self._rounds,
         )
+
+    def _metrics(self) -> dict[str, str]:
+        """The Model's metrics, overlaid by the job's own: those belong to the round it tells."""
+        model, job = self._models.lister.get(self._model), self._jobs.lister.get(self._key)
+        metrics = list((model.view.status.metrics or ()) if model else ())
+        workers = (job.view.status.workers or ()) if job else ()
+        for worker in sorted(workers, key=lambda worker: worker.round or 0):
+            metrics += worker.metrics or ()
+        return {metric.key: metric.value for metric in metrics}
 
     def _job(self) -> JobLine | None:
         stored = self._jobs.lister.get(self._key)

@@ -39,7 +39,7 @@ async def up(settings: UpSettings, stopping: asyncio.Event, say: Callable[[str],
         LoopbackNetwork() as network,
     ):
         if settings.example:
-            await asyncio.to_thread(write_example_data, directory.nodes)
+            await write_example_data(directory.nodes)
         async with running_system(
             directory, network, nodes=settings.nodes, port=API_PORT, say=say
         ) as system:
