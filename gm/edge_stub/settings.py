@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -84,8 +85,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"--name {self.node!r}: want a node name: lower-case letters, digits, - and ."
             )
-        parts = urlsplit(self.gm)
-        if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        if not _is_websocket_url(self.gm):
             raise ConfigError(f"--gm {self.gm!r}: want ws://HOST:PORT or wss://HOST:PORT")
         parse_listen(self.listen)
 
@@ -98,6 +98,14 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def listen_port(self) -> int:
         """Port of the worker API; 0 takes a free one."""
         return parse_listen(self.listen)[1]
+
+
+def _is_websocket_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port beyond 65535, or an address that is none
+        return False
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -118,8 +126,6 @@ def parse_listen(text: str) -> tuple[str, int]:
 
 def parse_images(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The table image -> argv of ``--image NAME=ARGV`` flags; ARGV is split like a shell does."""
-    import shlex
-
     images: dict[str, tuple[str, ...]] = {}
     for item in items:
         name, equals, command = item.partition("=")

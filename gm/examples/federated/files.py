@@ -50,7 +50,8 @@ def load_samples(path: Path, *, variable: str) -> Samples:
 
 
 def _read_npz(path: Path) -> tuple[Any, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
+    # Opened here: numpy leaves a file open that turns out to be no archive.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return arrays["x"], arrays["y"]
 
 
@@ -111,7 +112,7 @@ def save_model(path: Path, model: StoredModel) -> None:
 def load_model(path: Path) -> StoredModel | None:
     """The model in ``path``, or None if there is none that can be read."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             names = sorted(name for name in arrays.files if name != "about")
             weights = tuple(np.asarray(arrays[name], np.float32) for name in names)
