@@ -11,6 +11,7 @@ from gm.kube.client import (
     WatchEvent,
 )
 from gm.kube.informer import Informer, InformerSettings
+from gm.kube.leader import LeaderElector, LeaderSettings
 from gm.kube.lister import Event, EventType, Lister, Stored, View
 from gm.kube.recorder import EventRecorder, ObjectRef
 from gm.kube.transport import Response
@@ -26,6 +27,8 @@ __all__ = [
     "EventType",
     "Informer",
     "InformerSettings",
+    "LeaderElector",
+    "LeaderSettings",
     "ListResult",
     "Lister",
     "ObjectRef",

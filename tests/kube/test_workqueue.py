@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,20 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gm.kube.workqueue import ShutDown, Workqueue
-from tests.fakes.kube_clock import VirtualTimeLoop, run_in_virtual_time
-
-Test = Callable[..., Coroutine[Any, Any, None]]
-
-
-def virtual_time(test: Test) -> Callable[..., None]:
-    """Run an async test in a loop whose time jumps."""
-
-    @functools.wraps(test)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        run_in_virtual_time(test(*args, **kwargs))
-
-    wrapper.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
-    return wrapper
+from tests.fakes.kube_clock import VirtualTimeLoop
+from tests.kube.virtual_time import virtual_time
 
 
 def now() -> float:
