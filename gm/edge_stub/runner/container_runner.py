@@ -44,10 +44,10 @@ class ContainerRunner:
         backoff = Backoff(
             first_seconds=tuning.backoff_first_seconds, max_seconds=tuning.backoff_max_seconds
         )
-        if record.ended is not None:
-            record.restarts += 1  # it ran before the node was restarted
+        # It may have run before the node was restarted.
+        attempt = record.restarts + (record.ended is not None)
         while True:
-            ended = await self._run_once()
+            ended = await self._run_once(attempt)
             record.end(ended)
             self._pod.status.touch()
             if not should_restart(policy, ended.code):
@@ -56,7 +56,7 @@ class ContainerRunner:
             if wait:
                 self._back_off(wait)
                 await asyncio.sleep(wait)
-            record.restarts += 1
+            attempt += 1
 
     def _back_off(self, seconds: float) -> None:
         pod = f"{self._pod.key.name}_{self._pod.key.namespace}({self._pod.uid})"
@@ -70,9 +70,11 @@ class ContainerRunner:
         )
         self._pod.status.touch()
 
-    async def _run_once(self) -> Exit:
-        order = await self._get_order()
+    async def _run_once(self, attempt: int) -> Exit:
+        order = await self._get_order(attempt)
         self.process = process = await ContainerProcess.start(order)
+        self.record.restarts = attempt
+        self._remove_log(attempt - 2)  # `kubectl logs --previous` asks for no older one
         if process.is_running:
             self.record.run(process.started_at, f"gm-runner://{order.marker}")
             self._pod.status.touch()
@@ -85,12 +87,12 @@ class ContainerRunner:
         self.started.clear()
         return self._explained(order, ended)
 
-    async def _get_order(self) -> Order:
+    async def _get_order(self, attempt: int) -> Order:
         """What to execute; waits, saying why, for what the container needs and is not there."""
         pause = Pause(self._pod.node.tuning)
         while True:
             try:
-                return await self._make_order()
+                return await self._make_order(attempt)
             except UnknownImage as exc:
                 reason, message = "ErrImageNeverPull", str(exc)
             except (ConfigProblem, MountProblem, ServiceError) as exc:
@@ -102,15 +104,11 @@ class ContainerRunner:
             self._pod.status.touch()
             await pause.sleep()
 
-    async def _make_order(self) -> Order:
-        pod, name, attempt = self._pod, self.record.name, self.record.restarts
+    async def _make_order(self, attempt: int) -> Order:
+        pod, name = self._pod, self.record.name
         sources = await read_sources(
             pod.node.client, pod.key.namespace, references(self._container)
         )
-        # Of earlier runs only the last one can be asked for: `kubectl logs --previous`.
-        for suffix in ("", ".1"):
-            old = pod.places.log(name, attempt - 2)
-            old.with_name(old.name + suffix).unlink(missing_ok=True)
         return container_order(
             self._container,
             pod.facts,
@@ -121,6 +119,11 @@ class ContainerRunner:
             log_max_bytes=pod.node.tuning.log_max_bytes,
             marker=f"{pod.node.marker}/{pod.uid}/{name}/{attempt}",
         )
+
+    def _remove_log(self, attempt: int) -> None:
+        log = self._pod.places.log(self.record.name, attempt)
+        for suffix in ("", ".1"):
+            log.with_name(log.name + suffix).unlink(missing_ok=True)
 
     def _explained(self, order: Order, ended: Exit) -> Exit:
         """``ended`` with the end of the log as its message, where the pod asks for that."""

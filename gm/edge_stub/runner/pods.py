@@ -90,6 +90,7 @@ class PodWorker:
             for runner in (*self._init, *self._main):
                 if runner.process is not None:
                     runner.process.kill()
+                    await runner.process.wait()
         self._node.addresses.release(self.record.pod_ip)
         if not self._is_stopping:
             files.remove(self._pod.directory)

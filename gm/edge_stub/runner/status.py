@@ -56,6 +56,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
 
     def end(self, exit_: Exit) -> None:
         """Ended, for good or until it is started again."""
+        if self.terminated is not None:
+            self.last = self.terminated
         self.waiting, self.running, self.terminated = None, None, exit_
         self.ready = self.started = False
 

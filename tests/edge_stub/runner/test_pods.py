@@ -52,9 +52,7 @@ async def test_a_pod_runs_to_its_end(node: Edge) -> None:
 
 async def test_a_pod_that_runs_is_ready_and_ends_when_it_is_deleted(node: Edge) -> None:
     """With SIGTERM first; the object goes when the processes have gone."""
-    script = (
-        "trap 'echo bye > /vol/bye; exit 0' TERM; echo $$ > /vol/pids; while :; do sleep 0.02; done"
-    )
+    script = "trap 'echo bye > /vol/bye; exit 0' TERM; echo $$$$ > /vol/pids; while :; do sleep 0.02; done"
     volumes = [{"name": "v", "hostPath": {"path": "/v", "type": "DirectoryOrCreate"}}]
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/vol"}]}
     async with node.running():
@@ -104,7 +102,7 @@ async def test_a_forced_deletion_kills_at_once(node: Edge) -> None:
     async with node.running():
         await node.create(
             "p",
-            "trap '' TERM; echo $$ > /vol/pids; sleep 1000",
+            "trap '' TERM; echo $$$$ > /vol/pids; sleep 1000",
             volumes=volumes,
             container=mounts,
             terminationGracePeriodSeconds=600,
@@ -128,7 +126,7 @@ async def test_a_grace_period_that_is_shortened_counts(node: Edge) -> None:
 async def test_a_crashing_container_is_restarted_with_back_off(node: Edge) -> None:
     """Restart count, last state, waiting reason, event, and the log of the run before."""
     async with node.running(msgspec.structs.replace(FAST, backoff_max_seconds=60)):
-        await node.create("p", "echo run $$; exit 3")
+        await node.create("p", "echo run $$$$; exit 3")
         pod = await node.wait("p", lambda pod: status(pod).get("restartCount", 0) >= 2)
         pod = await node.wait(
             "p", lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff", "the back-off"
