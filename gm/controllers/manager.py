@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -60,8 +60,10 @@ class Manager:
         job_settings: JobSettings | None = None,
         timing: Timing | None = None,
         grace_seconds: float = 5.0,
+        connect: Callable[..., Awaitable[Client]] = Client.connect,
     ) -> None:
         self.config = config
+        self._connect = connect
         self.websocket_port = config.websocket.port
         self.hub = Hub(namespace=config.namespace)
         self._informer_settings = informer_settings
@@ -86,7 +88,7 @@ class Manager:
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until ``stopping`` is set, then drain and return."""
         config = self.config
-        async with await Client.connect(
+        async with await self._connect(
             kubeconfig=config.kube_config or None, master=config.master or None
         ) as client:
             logger.info(
@@ -227,23 +229,23 @@ async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> b
     return is_done
 
 
-class _Names(msgspec.Struct):
+class _Names(msgspec.Struct, frozen=True):
     kind: str = ""
     plural: str = ""
 
 
-class _Version(msgspec.Struct):
+class _Version(msgspec.Struct, frozen=True):
     name: str = ""
     served: bool = False
 
 
-class _CrdSpec(msgspec.Struct):
+class _CrdSpec(msgspec.Struct, frozen=True):
     group: str = ""
     names: _Names = _Names()
-    versions: list[_Version] = []
+    versions: tuple[_Version, ...] = ()
 
 
-class _Crd(msgspec.Struct):
+class _Crd(msgspec.Struct, frozen=True):
     spec: _CrdSpec = _CrdSpec()
 
 

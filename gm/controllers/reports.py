@@ -62,18 +62,19 @@ class _Output(msgspec.Struct, rename="camel"):
     owner_info: dict[str, Any] | None = None
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class JobReport(msgspec.Struct):
     """A job's report, as far as it is read; ``input`` and ``output`` are passed on as they came."""
 
     phase: str | None = None
     status: str | None = None
-    input: msgspec.Raw | None = None
-    output: msgspec.Raw | None = None
+    input: msgspec.Raw = _NULL
+    output: msgspec.Raw = _NULL
 
     def decoded_output(self) -> _Output:
         """The output; empty if there is none. Raises: msgspec.ValidationError."""
-        if self.output is None:
-            return _Output()
         return msgspec.json.decode(self.output, type=_Output | None) or _Output()
 
 
@@ -218,7 +219,7 @@ class StageUpdate(msgspec.Struct):
         if stage is None or kind is None:
             raise msgspec.ValidationError("phase or status is none that a stage knows")
         parts = {"input": report.input, "output": report.output}
-        known = {name: part for name, part in parts.items() if part is not None and part != b"null"}
+        known = {name: part for name, part in parts.items() if bytes(part) != b"null"}
         return cls(stage, kind, msgspec.json.encode(known).decode() if known else "")
 
     def apply(self, status: Json, now: datetime) -> None:

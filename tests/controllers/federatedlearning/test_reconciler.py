@@ -1,0 +1,470 @@
+"""The federated-learning controller against API servers, with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import pytest
+
+from gm.api.resources import (
+    FEDERATED_LEARNING_JOBS,
+    MODELS,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICES,
+)
+from gm.errors import ServiceError, api_error
+from tests.controllers.conftest import Site
+from tests.controllers.faults import Call
+from tests.controllers.support import env_of, template
+
+
+def uids(pods: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Name -> uid."""
+    return {name: pod["metadata"]["uid"] for name, pod in pods.items()}
+
+
+def condition(status: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """A condition by type."""
+    return next((c for c in status.get("conditions") or [] if c["type"] == kind), None)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+async def test_a_failing_create_is_made_up_for_P0_014(site: Site, number: int) -> None:
+    """Exactly the children wanted, whichever create fails; meanwhile a condition tells."""
+    await site.references(trainers=3)
+    site.faults.fail_nth_create(number)
+    async with site.gm():
+        await site.submit(trainers=3)
+        failing = await site.wait_status(lambda s: condition(s, "CreateFailed"))
+        assert failing["phase"] == "Pending"
+        told = condition(failing, "CreateFailed")
+        assert told is not None
+        assert "the test says no" in told["message"]
+        site.faults.heal()
+        await site.wait_pods(4)
+        await site.wait_status(lambda s: not condition(s, "CreateFailed"))
+        assert len(await site.services()) == 1
+        await site.set_phase("Running")
+        await site.wait_phase("Running")
+        assert len(await site.pods()) == 4
+
+
+async def test_a_service_of_ours_without_labels_is_adopted_and_repaired_P0_015(site: Site) -> None:
+    """The name is taken, the owner is this very job."""
+    await site.references()
+    created = await site.create(FEDERATED_LEARNING_JOBS, site.job())
+    owner = {
+        "apiVersion": FEDERATED_LEARNING_JOBS.api_version,
+        "kind": FEDERATED_LEARNING_JOBS.kind,
+        "name": "job",
+        "uid": created["metadata"]["uid"],
+        "controller": True,
+    }
+    await site.create(
+        SERVICES,
+        {
+            "metadata": {"name": "job-aggregation", "ownerReferences": [owner]},
+            "spec": {"selector": {"wrong": "yes"}, "ports": [{"port": 1}], "type": "NodePort"},
+        },
+    )
+    async with site.gm():
+        await site.wait_pods(3)
+        service = (await site.services())[0]
+    assert service["spec"]["ports"][0]["port"] == 7363
+    assert "wrong" not in service["spec"]["selector"]
+    assert service["metadata"]["labels"]["federatedlearningjob.sedna.io/uid"] == owner["uid"]
+
+
+async def test_a_name_that_others_hold_is_a_conflict_for_this_job_only_P0_015(site: Site) -> None:
+    """A condition and one event; the other job runs; when the name is free, this one too."""
+    await site.references()
+    foreign = {"metadata": {"name": "job-aggregation"}, "spec": {"ports": [{"port": 1}]}}
+    await site.create(SERVICES, foreign)
+    async with site.gm():
+        await site.submit()
+        status = await site.wait_status(lambda s: condition(s, "NameConflict"))
+        told = condition(status, "NameConflict")
+        assert told is not None
+        assert "Service job-aggregation" in told["message"]
+        await site.run_job("other")
+        events = await site.cluster.wait_for(lambda: site.events("NameConflict"))
+        assert len(events) == 1
+        await site.delete(SERVICES, "job-aggregation")
+        await site.wait_pods(3)
+        await site.wait_status(lambda s: not condition(s, "NameConflict"))
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
+async def test_nothing_is_made_after_a_job_was_deleted_P0_016(site: Site, propagation: str) -> None:
+    """Its pods go first, while the cache still shows the job."""
+    await site.references()
+    async with site.gm():
+        pods = await site.run_job()
+        made = len(site.faults.creates())
+        site.faults.watch_delay_seconds["FederatedLearningJob"] = 1.0
+        await site.delete(FEDERATED_LEARNING_JOBS, "job", propagation_policy=propagation)
+        for name in pods:
+            await site.cluster.finish_delete(name)
+        await asyncio.sleep(1.5)
+        assert len(site.faults.creates()) == made
+
+
+async def test_a_finished_job_never_runs_again_P0_017(site: Site) -> None:
+    """Pods collected, GM restarted: no create, and the status stays as it is."""
+    await site.references()
+    async with site.gm():
+        pods = await site.run_job()
+        await site.set_phase("Succeeded")
+        await site.wait_phase("Succeeded")
+        status = await site.status()
+        made = len(site.faults.creates())
+        for name in pods:
+            await site.cluster.finish_delete(name)
+        await site.wait_pods(0)
+    async with site.gm():
+        await site.run_job("other")
+        assert await site.status() == status
+    assert [c for c in site.faults.creates()[made:] if not c.name.startswith("other-")] == []
+
+
+async def test_a_success_is_kept_when_its_pod_goes_before_the_status_was_written_P0_017(
+    site: Site,
+) -> None:
+    """Status writes fail while the pod succeeds and is collected."""
+    await site.references()
+    async with site.gm():
+        await site.run_job()
+        made = len(site.faults.creates())
+
+        def fail(call: Call) -> ServiceError | None:
+            is_status = call.subresource == "status"
+            return api_error("patch", code=500, reason="Boom") if is_status else None
+
+        site.faults.fail = fail
+        await site.set_phase("Succeeded", "job-train-0")
+        await site.cluster.wait_for(
+            lambda: site.faults.calls[-1].subresource == "status", what="a status write"
+        )
+        await site.cluster.finish_delete("job-train-0")
+        await asyncio.sleep(0.2)
+        site.faults.heal()
+        status = await site.wait_status(lambda s: s["succeeded"] == 1)
+        assert status["workers"][1]["phase"] == "Succeeded"
+        assert len(site.faults.creates()) == made
+
+
+async def test_a_deleted_trainer_is_replaced_once_it_is_gone_P0_018(site: Site) -> None:
+    """Same name, node and environment; no twin before; siblings untouched."""
+    await site.references()
+    async with site.gm():
+        before = await site.run_job()
+        await site.delete(PODS, "job-train-0")
+        await asyncio.sleep(0.3)
+        leaving = (await site.pods())["job-train-0"]
+        assert leaving["metadata"]["deletionTimestamp"]
+        await site.cluster.finish_delete("job-train-0")
+
+        async def is_new() -> bool:
+            pod = (await site.pods()).get("job-train-0")
+            return pod is not None and pod["metadata"]["uid"] != leaving["metadata"]["uid"]
+
+        await site.cluster.wait_for(is_new, timeout_seconds=5)
+        after = await site.pods()
+        assert env_of(after["job-train-0"]) == env_of(before["job-train-0"])
+        assert after["job-train-0"]["spec"]["nodeName"] == site.node("edge0")
+        others = {"job-train-1", "job-aggregation"}
+        assert {n: u for n, u in uids(after).items() if n in others} == {
+            n: u for n, u in uids(before).items() if n in others
+        }
+        await site.wait_status(lambda s: s["active"] == 3)
+
+
+async def test_an_edit_restarts_that_job_only_even_if_gm_was_down_P0_019(site: Site) -> None:
+    """Of two jobs, one is edited while nobody looks."""
+    await site.references()
+    async with site.gm():
+        edited, other = await site.run_job("a"), await site.run_job("b")
+    workers = site.job("a")["spec"]["trainingWorkers"]
+    workers[0]["template"] = template("example:v2", nodeName=site.node("edge0"))
+    await site.patch(FEDERATED_LEARNING_JOBS, "a", {"spec": {"trainingWorkers": workers}})
+    await site.patch(FEDERATED_LEARNING_JOBS, "b", {"metadata": {"labels": {"x": "y"}}})
+    async with site.gm():
+
+        async def is_leaving() -> bool:
+            pod = (await site.pods("a"))["a-train-0"]
+            return "deletionTimestamp" in pod["metadata"]
+
+        await site.cluster.wait_for(is_leaving)
+        await site.cluster.finish_delete("a-train-0")
+
+        async def is_new() -> bool:
+            pod = (await site.pods("a")).get("a-train-0")
+            return pod is not None and pod["spec"]["containers"][0]["image"] == "example:v2"
+
+        await site.cluster.wait_for(is_new)
+        await site.wait_status(lambda s: s["observedGeneration"] == 2, "a")
+    after = uids(await site.pods("a"))
+    before = uids(edited)
+    assert {name for name in after if after[name] != before[name]} == {"a-train-0"}
+    assert uids(await site.pods("b")) == uids(other)
+
+
+async def test_a_stale_cache_makes_nothing_twice_P0_021(site: Site) -> None:
+    """Pod events come late, the job is looked at again and again."""
+    await site.references()
+    site.faults.watch_delay_seconds["Pod"] = 0.7
+    async with site.gm():
+        await site.submit()
+        for number in range(5):
+            labels = {"metadata": {"labels": {"touch": str(number)}}}
+            await site.patch(FEDERATED_LEARNING_JOBS, "job", labels)
+            await asyncio.sleep(0.1)
+        await site.wait_pods(3)
+        await site.wait_status(lambda s: s.get("active") == 3)
+        assert len(site.faults.creates()) == 4
+
+
+async def test_a_condition_of_others_survives_our_status_write_P0_022(site: Site) -> None:
+    """It is written between our reading and our writing."""
+    await site.references()
+    async with site.gm():
+        await site.run_job()
+        done = False
+
+        async def interfere() -> None:
+            training = {"type": "Training", "status": "True", "reason": "DoTraining"}
+            async with site.cluster.client() as client:
+                await client.patch(
+                    FEDERATED_LEARNING_JOBS,
+                    site.cluster.key("job"),
+                    {"status": {"conditions": [training]}},
+                    subresource="status",
+                )
+
+        def before(call: Call) -> Any:
+            nonlocal done
+            if call.subresource == "status" and not done:
+                done = True
+                return interfere()
+            return None
+
+        site.faults.before = before
+        await site.set_phase("Succeeded")
+        status = await site.wait_phase("Succeeded")
+        assert condition(status, "Training")
+        assert condition(status, "Complete")
+
+
+async def test_one_bad_job_does_not_stop_the_others_P0_024(site: Site) -> None:
+    """Each gets a condition, and the good job runs."""
+    await site.references()
+    await site.model("bad-url", url="s3://b/%zz")
+    bad: dict[str, dict[str, Any]] = {
+        "no-model": {"aggregationWorker": {"model": {"name": ""}, "template": template()}},
+        "no-trainers": {"trainingWorkers": []},
+        "bad-url": {
+            "aggregationWorker": {"model": {"name": "bad-url"}, "template": template()},
+        },
+        "bad-image": {
+            "aggregationWorker": {
+                "model": {"name": "m"},
+                "template": {"spec": {"containers": [{"name": "NOT A NAME", "image": "x"}]}},
+            }
+        },
+    }
+    accepted = []
+    async with site.gm():
+        for name, change in bad.items():
+            body = site.job(name)
+            body["spec"] |= change
+            try:
+                await site.create(FEDERATED_LEARNING_JOBS, body)
+                accepted.append(name)
+            except ServiceError:
+                continue  # the CRD refuses it already
+        assert accepted
+        await site.run_job("good")
+        for name in accepted:
+            await site.wait_status(lambda s: condition(s, "InvalidSpec"), name)
+        await site.cluster.wait_for(lambda: site.events("InvalidSpec"))
+
+
+async def test_a_job_waits_for_its_references_and_starts_by_itself_P1_071(site: Site) -> None:
+    """Model, dataset and node: named, and nobody has to touch the job."""
+    async with site.gm():
+        await site.submit(trainers=1)
+        status = await site.wait_status(lambda s: condition(s, "Waiting"), seconds=5)
+        told = condition(status, "Waiting")
+        assert told is not None
+        assert told["reason"] == "ModelNotFound"
+        assert status["phase"] == "Pending"
+        await site.cluster.wait_for(lambda: site.events("ModelNotFound"))
+        await site.model()
+        await site.wait_status(lambda s: _reason(s) == "DatasetNotFound", seconds=5)
+        await site.dataset("d0", "edge0")
+        await site.wait_status(lambda s: _reason(s) == "NodeNotFound", seconds=5)
+        await site.nodes("cloud", "edge0")
+        await site.wait_pods(2)
+        await site.wait_status(lambda s: not condition(s, "Waiting"))
+
+
+def _reason(status: dict[str, Any]) -> str:
+    waiting = condition(status, "Waiting")
+    return waiting["reason"] if waiting else ""
+
+
+async def test_a_job_waits_for_a_secret_and_starts_by_itself_P1_071(site: Site) -> None:
+    """Secrets are read one by one, each second; keys never appear in a pod's spec."""
+    await site.nodes("cloud", "edge0")
+    await site.model(url="s3://bucket/m", credentialName="s3")
+    await site.dataset("d0", "edge0")
+    async with site.gm():
+        await site.submit(trainers=1)
+        await site.wait_status(lambda s: _reason(s) == "SecretNotFound")
+        data = {
+            k: base64.b64encode(b"AKIATEST").decode()
+            for k in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
+        }
+        await site.create(SECRETS, {"metadata": {"name": "s3"}, "data": data})
+        await site.wait_status(lambda s: _reason(s) == "CredentialInvalid")
+        endpoint = {"metadata": {"annotations": {"s3-endpoint": "store:9000"}}}
+        await site.patch(SECRETS, "s3", endpoint)
+        pods = await site.wait_pods(2)
+    env = env_of(pods["job-train-0"])
+    assert env["S3_ENDPOINT_URL"] == "https://store:9000"
+    assert env["ACCESS_KEY_ID"]["secretKeyRef"]["name"] == "s3"
+    assert "AKIATEST" not in str(pods)
+
+
+async def test_a_successor_waits_for_the_pods_of_its_predecessor(site: Site) -> None:
+    """Same name, other uid: no twin on the node, and after a while a condition tells."""
+    await site.references()
+    async with site.gm():
+        await site.run_job()
+        old = await site.pods()
+        await site.delete(FEDERATED_LEARNING_JOBS, "job")
+        await site.delete(SERVICES, "job-aggregation")
+        for name in old:
+            await site.delete(PODS, name)
+        await site.submit()
+        await site.wait_status(lambda s: s.get("phase") == "Pending")
+        assert uids(await site.pods()) == uids(old)
+        for name in old:
+            await site.cluster.finish_delete(name)
+
+        async def all_new() -> bool:
+            new = uids(await site.pods())
+            return len(new) == 3 and not set(new.values()) & set(uids(old).values())
+
+        await site.cluster.wait_for(all_new)
+
+
+async def test_no_node_port_left_is_a_condition_and_retried(site: Site) -> None:
+    """Node ports run out at 2,768."""
+    await site.references()
+    full = True
+
+    def fail(call: Call) -> ServiceError | None:
+        if full and call.verb == "create" and call.kind == "Service":
+            message = "failed to allocate a nodePort: range is full"
+            return api_error("create services", code=500, reason="InternalError", message=message)
+        return None
+
+    site.faults.fail = fail
+    async with site.gm():
+        await site.submit()
+        await site.wait_status(lambda s: condition(s, "NoNodePort"))
+        full = False
+        await site.wait_pods(3)
+        await site.wait_status(lambda s: not condition(s, "NoNodePort"))
+
+
+async def test_a_node_selector_is_followed_to_the_bound_node(site: Site) -> None:
+    """The address comes when the aggregator is bound, the edge gets the job when a trainer is."""
+    await site.references(trainers=1)
+    body = site.job(trainers=1)
+    body["spec"]["aggregationWorker"]["template"] = template(nodeSelector={"nobody": "has"})
+    body["spec"]["trainingWorkers"][0]["template"] = template(nodeSelector={"nobody": "has"})
+    async with site.gm(), site.edge("edge0") as edge:
+        await site.create(FEDERATED_LEARNING_JOBS, body)
+        await site.wait_status(lambda s: _reason(s) == "AggregatorNotBound")
+        await site.cluster.bind("job-aggregation", site.node("cloud"))
+        pods = await site.wait_pods(2)
+        assert env_of(pods["job-train-0"])["AGG_IP"] == "10.9.0.1"
+        await site.cluster.bind("job-train-0", site.node("edge0"))
+        key = f"federatedlearningjob {site.namespace}/job"
+        await edge.wait_for(lambda: key in edge.held)
+
+
+async def test_a_failed_trainer_is_made_again_and_then_fails_the_job(site: Site) -> None:
+    """backoffLimit 1: once more, then the end; what ran is removed."""
+    await site.references(trainers=1)
+    async with site.gm():
+        pods = await site.run_job(trainers=1, runPolicy={"backoffLimit": 1})
+        await site.set_phase("Failed", "job-train-0")
+
+        async def is_new() -> bool:
+            pod = (await site.pods()).get("job-train-0")
+            old = pods["job-train-0"]["metadata"]["uid"]
+            return pod is not None and pod["metadata"]["uid"] != old
+
+        async def confirm() -> bool:
+            pod = (await site.pods()).get("job-train-0")
+            if pod is not None and "deletionTimestamp" in pod["metadata"]:
+                await site.cluster.finish_delete("job-train-0")
+            return await is_new()
+
+        await site.cluster.wait_for(confirm)
+        await site.set_phase("Failed", "job-train-0")
+        status = await site.wait_phase("Failed")
+        failed = condition(status, "Failed")
+        assert failed is not None
+        assert failed["reason"] == "workerFailed"
+        assert "after 2 restarts, 1 are allowed" in failed["message"]
+        await site.cluster.wait_for(lambda: site.events("workerFailed"))
+
+        async def aggregator_leaves() -> bool:
+            pod = (await site.pods()).get("job-aggregation")
+            return pod is None or "deletionTimestamp" in pod["metadata"]
+
+        await site.cluster.wait_for(aggregator_leaves)
+
+
+async def test_a_running_job_survives_a_restart_of_gm_untouched(site: Site) -> None:
+    """Level-based: nothing to do, nothing done."""
+    await site.references()
+    async with site.gm():
+        before = uids(await site.run_job())
+    site.faults.calls.clear()
+    async with site.gm():
+        await site.run_job("other")
+        assert uids(await site.pods()) == before
+    assert [c for c in site.faults.calls if not c.name.startswith("other")] == []
+
+
+async def test_a_job_needs_few_writes_until_it_runs(site: Site) -> None:
+    """At most 8 with two trainers: 4 creates, and status."""
+    await site.references()
+    async with site.gm():
+        await site.run_job()
+        await asyncio.sleep(1.2)
+    writes = [c for c in site.faults.calls if c.kind != "Event"]
+    assert len(writes) <= 8, writes
+
+
+async def test_deleted_models_and_nodes_leave_running_jobs_alone(site: Site) -> None:
+    """Changes of referenced objects during a run are not acted on."""
+    await site.references()
+    async with site.gm():
+        before = uids(await site.run_job())
+        await site.delete(MODELS, "m")
+        async with site.cluster.client() as client:
+            await client.raw("DELETE", NODES.path(name=site.node("edge1")))
+        await asyncio.sleep(0.5)
+        pods = await site.pods()
+        assert uids(pods) == before
+        assert all("deletionTimestamp" not in p["metadata"] for p in pods.values())
