@@ -16,6 +16,8 @@ from tests.cluster.cluster import Cluster
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin the run, in the one process that owns it (not in pytest-xdist's workers)."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        os.environ.pop(name, None)  # tests must never find the cluster of whoever runs them
     if not hasattr(config, "workerinput"):
         servers.begin_run()
 

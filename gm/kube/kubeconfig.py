@@ -6,6 +6,7 @@ providers.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import ssl
 import urllib.request
@@ -260,8 +261,19 @@ def _remove_temporary_files() -> None:
 
 
 def _environment_proxy(server: str) -> str | None:
-    """The proxy that HTTPS_PROXY and NO_PROXY ask for; once, as looking costs time."""
+    """The proxy that HTTPS_PROXY and NO_PROXY ask for; once, as looking costs time.
+
+    As in Go, what runs on this machine is never asked through a proxy.
+    """
     url = urlsplit(server)
-    if urllib.request.proxy_bypass(url.hostname or ""):
+    host = url.hostname or ""
+    if _is_loopback(host) or urllib.request.proxy_bypass(host):
         return None
     return urllib.request.getproxies().get(url.scheme)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

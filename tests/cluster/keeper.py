@@ -216,6 +216,11 @@ async def _controllers(directory: Path) -> AsyncIterator[dict[str, str]]:
         programs.stop()
 
 
+def crd_paths() -> list[Path]:
+    """The CRDs of this project."""
+    return sorted(_CRDS.glob("*.yaml"))
+
+
 async def _install_crds(kubeconfig: Path) -> None:
     """Install the CRDs of deploy/crds and wait until their kinds are served."""
     import yaml
@@ -226,7 +231,7 @@ async def _install_crds(kubeconfig: Path) -> None:
     from gm.kube import Client
 
     async with await Client.connect(kubeconfig=str(kubeconfig)) as client:
-        for path in sorted(_CRDS.glob("*.yaml")):
+        for path in crd_paths():
             crd = yaml.safe_load(path.read_text())
             await client.create(CUSTOM_RESOURCE_DEFINITIONS, "", crd)
             names = crd["spec"]["names"]

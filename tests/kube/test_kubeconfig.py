@@ -263,9 +263,13 @@ async def test_the_environment_may_name_a_proxy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("no_proxy", raising=False)
     access = await load_access(master="http://10.0.0.1", environ=NO_ENVIRONMENT)
     assert access.proxy == "http://proxy:3128"
-    monkeypatch.setenv("no_proxy", "10.0.0.1")
-    access = await load_access(master="http://10.0.0.1", environ=NO_ENVIRONMENT)
-    assert access.proxy is None
+    for server in ("http://127.0.0.5:1", "http://[::1]:1", "http://localhost"):
+        access = await load_access(master=server, environ=NO_ENVIRONMENT)
+        assert access.proxy is None, "it would be another machine's loopback"
+    monkeypatch.setenv("no_proxy", "10.0.0.1,.internal")
+    for server in ("http://10.0.0.1", "http://kube.internal"):
+        access = await load_access(master=server, environ=NO_ENVIRONMENT)
+        assert access.proxy is None
 
 
 # what can be wrong
