@@ -9,8 +9,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from gm import __version__, logs
 from gm.errors import ConfigError, GmError
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 EXIT_FAILED, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
 Ready = Callable[[], None]
+T = TypeVar("T")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,6 +87,16 @@ def _run(body: Callable[[asyncio.Event], Awaitable[int]]) -> int:
         return runner.run(guarded())
 
 
+async def _until(stopping: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
+    """The result of ``work``, or None if ``stopping`` was set first and ``work`` has cleaned up."""
+    async with asyncio.TaskGroup() as group:
+        task, stop = group.create_task(work), group.create_task(stopping.wait())
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        for each in (task, stop):
+            each.cancel()
+    return None if task.cancelled() else task.result()
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
@@ -109,7 +121,7 @@ def _up(arguments: argparse.Namespace, ready: Ready) -> int:
     )
 
     async def body(stopping: asyncio.Event) -> int:
-        await up(settings, stopping, _say)
+        await _until(stopping, up(settings, _say))
         return 0
 
     return _run(body)
@@ -122,11 +134,14 @@ def _demo(arguments: argparse.Namespace, ready: Ready) -> int:
     from gm.local.view import open_view
 
     logs.configure(level="warning")
-    settings = DemoSettings(directory=arguments.dir, timeout_seconds=arguments.timeout)
+    settings = DemoSettings(
+        directory=arguments.dir, manifest=arguments.job, timeout_seconds=arguments.timeout
+    )
 
     async def body(stopping: asyncio.Event) -> int:
         with open_view(Console()) as view:
-            return 0 if await demo(settings, stopping, view) else EXIT_INTERRUPTED
+            done = await _until(stopping, demo(settings, view))
+            return 0 if done else EXIT_INTERRUPTED
 
     return _run(body)
 
@@ -258,6 +273,7 @@ def _parser() -> argparse.ArgumentParser:
         "  gm demo\n  gm demo | cat        # plain lines",
     )
     demo.add_argument("--dir", type=Path, default=Path("gm-demo"), help="where model and logs stay")
+    demo.add_argument("--job", type=Path, help="submit this file instead of the example's")
     demo.add_argument(
         "--timeout", type=float, default=300, metavar="SECONDS", help="give up after (300)"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gm.api.meta import Json
-from gm.errors import GmError
+from gm.errors import ConfigError, GmError
 from gm.kube import Client
 from gm.local.apply import apply, load_manifests
 from gm.local.directory import StateDirectory
@@ -26,9 +26,13 @@ NAMESPACE = "default"
 
 
 class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``gm demo`` was asked for. ``timeout_seconds`` bounds the job, not the start."""
+    """What ``gm demo`` was asked for. ``timeout_seconds`` bounds the job, not the start.
+
+    ``manifest`` is submitted instead of the example's own; its data is the example's.
+    """
 
     directory: Path = Path("gm-demo")
+    manifest: Path | None = None
     timeout_seconds: float = 300
 
 
@@ -36,12 +40,16 @@ class DemoFailed(GmError):
     """The job did not get to its model; the message says why and where the logs are."""
 
 
-async def demo(settings: DemoSettings, stopping: asyncio.Event, view: View) -> bool:
-    """Run the example job; True if it succeeded, False if ``stopping`` was set before.
+async def demo(settings: DemoSettings, view: View) -> bool:
+    """Run the example job to its model; True, since whatever else happens is raised.
 
     Raises: ConfigError; DemoFailed; ProgramDied, the last two within an ExceptionGroup.
     """
-    manifest = example_manifest()
+    manifest = settings.manifest or example_manifest()
+    objects = load_manifests(manifest)
+    job = next((o for o in objects if o["kind"] == "FederatedLearningJob"), None)
+    if job is None:
+        raise ConfigError(f"{manifest} holds no FederatedLearningJob")
     with (
         StateDirectory(settings.directory, fresh=True) as directory,
         LoopbackNetwork() as network,
@@ -52,44 +60,42 @@ async def demo(settings: DemoSettings, stopping: asyncio.Event, view: View) -> b
         async with running_system(
             directory, network, nodes=DEFAULT_NODES, port=API_PORT, say=view.say
         ) as system:
-            return await _train(system, manifest, settings, stopping, view)
+            view.say(f"kubectl apply -f {manifest}")
+            ended = await _train(system, objects, job, settings, view)
+            model = model_file(system, objects, job)
+            _judge(ended, model, system)
+            for line in summary(ended, model):
+                view.say(line)
+            return True
 
 
 async def _train(
-    system: System, manifest: Path, settings: DemoSettings, stopping: asyncio.Event, view: View
-) -> bool:
+    system: System,
+    objects: list[Json],
+    job: Json,
+    settings: DemoSettings,
+    view: View,
+) -> Snapshot:
     async with await Client.connect(kubeconfig=str(system.kubeconfig)) as client:
-        objects = load_manifests(manifest)
-        job = next(o for o in objects if o["kind"] == "FederatedLearningJob")
         story = Story(client, namespace=NAMESPACE, job=job)
         async with story.following():
             view.show(story.snapshot())
-            view.say(f"kubectl apply -f {manifest}")
             for item in objects:
                 view.say(await apply(client, item, namespace=NAMESPACE))
-            ended = await _watch(story, settings, stopping, view)
-        if ended is None:
-            return False
-        _judge(ended, model_file(system, objects, job), system)
-        for line in summary(ended, model_file(system, objects, job)):
-            view.say(line)
-        return True
+            return await _watch(story, settings, view)
 
 
-async def _watch(
-    story: Story, settings: DemoSettings, stopping: asyncio.Event, view: View
-) -> Snapshot | None:
-    """Show the job until it ends or time is up; None if ``stopping`` came first."""
+async def _watch(story: Story, settings: DemoSettings, view: View) -> Snapshot:
+    """Show the job until it ends or time is up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.timeout_seconds
-    while not stopping.is_set():
+    while True:
         snapshot = story.snapshot()
         view.show(snapshot)
         phase = snapshot.job.phase if snapshot.job else ""
         if phase in ("Succeeded", "Failed") or loop.time() >= deadline:
             return snapshot
-        await story.wait_changed(stopping, timeout_seconds=deadline - loop.time())
-    return None
+        await story.wait_changed(timeout_seconds=deadline - loop.time())
 
 
 def model_file(system: System, objects: list[Json], job: Json) -> Path:

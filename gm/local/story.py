@@ -64,13 +64,11 @@ class Story:
     async def _note(self, event: Event[Any]) -> None:
         self._changed.set()
 
-    async def wait_changed(self, stopping: asyncio.Event, *, timeout_seconds: float) -> None:
-        """Wait until something changed since the last call, ``stopping`` is set or time is up."""
-        async with asyncio.TaskGroup() as group:
-            waits = [group.create_task(e.wait()) for e in (self._changed, stopping)]
-            await asyncio.wait(waits, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+    async def wait_changed(self, *, timeout_seconds: float) -> None:
+        """Wait until something changed since the last call, or time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._changed.wait()
         self._changed.clear()
 
     def snapshot(self) -> Snapshot:

@@ -29,8 +29,8 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     example: bool = False
 
 
-async def up(settings: UpSettings, stopping: asyncio.Event, say: Callable[[str], None]) -> None:
-    """Run a local system until ``stopping`` is set.
+async def up(settings: UpSettings, say: Callable[[str], None]) -> None:
+    """Run a local system until cancelled.
 
     Raises: ConfigError; ProgramDied (in an ExceptionGroup) when it can not go on.
     """
@@ -45,8 +45,10 @@ async def up(settings: UpSettings, stopping: asyncio.Event, say: Callable[[str],
         ) as system:
             for line in greeting(system, example=settings.example):
                 say(line)
-            await stopping.wait()
-            say("stopping")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                say("stopping")
 
 
 def kubectl() -> str | None:
