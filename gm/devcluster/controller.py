@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar, Generic, TypeVar
 
 from gm.devcluster.api import Api
@@ -21,6 +21,10 @@ K = TypeVar("K", bound=Hashable)
 _RETRY_SECONDS = 1.0
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class Controller(abc.ABC, Generic[K]):
     """Brings the store to where it should be, one key at a time.
 
@@ -32,6 +36,7 @@ class Controller(abc.ABC, Generic[K]):
 
     def __init__(self, api: Api) -> None:
         self.api, self.store = api, api.store
+        self.clock: Callable[[], float] = _loop_time
         self._due: dict[K, float] = {}
 
     @property
@@ -39,10 +44,9 @@ class Controller(abc.ABC, Generic[K]):
         """What tasks and log lines call it."""
         return type(self).__name__
 
-    @staticmethod
-    def now() -> float:
+    def now(self) -> float:
         """Seconds on a clock that nobody sets."""
-        return asyncio.get_running_loop().time()
+        return self.clock()
 
     @abc.abstractmethod
     def observe(self, change: Change) -> Iterable[K]:

@@ -105,8 +105,8 @@ def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions)
         record = api.table(info).put(key, new)
     elif not options.dry_run:
         if info.storage.qualified == "pods":  # watchers see a pod terminate before it goes
-            new = api.table(info).put(key, new).object
-        record = api.remove(info, key, new)
+            api.table(info).put(key, new)
+        record = api.remove(info, key)
     if waits or info.storage.qualified in _ANSWER_WITH_OBJECT:
         return info.from_storage(new if options.dry_run else record.object)
     return success(info.resource, key.name, record.uid)

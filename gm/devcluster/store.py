@@ -314,11 +314,11 @@ class Cursor:
 
 
 class Feed:
-    """What a controller inside the server reads: all objects of some kinds, then every change.
+    """What a controller inside the server reads: every change of some kinds, from the first.
 
-    Without names it is about all kinds, also those that appear later. If it falls behind the
-    window it starts again with all objects; deletions that it missed are then missing from what
-    it says, so whoever reads it must compare with the store.
+    Without names it is about all kinds, also those that appear later. If the beginning is not
+    known any more, or if it falls behind the window, it gives all objects instead; deletions that
+    it missed are then missing, so whoever reads it must compare with the store.
     """
 
     def __init__(self, store: Store, *names: str) -> None:
@@ -339,15 +339,12 @@ class Feed:
         self._wake.clear()
         changes: list[Change] = []
         for table in self._named or self._store.tables():
-            after = self._after.get(table)
-            if after == table.revision:
-                continue
+            # From its beginning: what came and went before this look was a change, too.
+            after = self._after.get(table, self._store.first)
             self._after[table] = table.revision
             try:
-                changes += [] if after is None else table.changes(after)
+                changes += table.changes(after)
             except Expired:
-                after = None
-            if after is None:
                 changes += [Change("ADDED", table.name, record) for record in table.records()]
         changes.sort(key=lambda change: change.revision)
         return changes

@@ -141,7 +141,7 @@ class _Encoder:
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         resource = self._info.resource
-        meta: Json = {"resourceVersion": str(revision), "creationTimestamp": None}
+        meta: Json = {"resourceVersion": str(revision)}
         if initial_end:
             meta["annotations"] = {_INITIAL_END: "true"}
         obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
