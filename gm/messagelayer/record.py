@@ -24,7 +24,10 @@ class Holder(Protocol):
     node: str
 
     def recorded(self, keys: Changes) -> None:
-        """The record has been read: these keys the node may hold."""
+        """The record has been read: these keys the node may hold.
+
+        Comes again with the first commit, should somebody have written in between.
+        """
 
     def committed(self) -> None:
         """The changes that were committed last are durable."""
@@ -43,7 +46,11 @@ class Claim(Protocol):
         """
 
     def release(self) -> None:
-        """The session has ended: call it back no more."""
+        """The session has ended: call it back no more.
+
+        Changes that are not durable yet become so before another claim of the node reads its
+        entry, or never.
+        """
 
 
 class Record(Protocol):

@@ -73,8 +73,9 @@ class V1Session(Session):
         return record.claim(self)
 
     def recorded(self, keys: Mapping[WireKey, int]) -> None:
-        """The node may hold ``keys``, of these identities."""
+        """The node may hold ``keys``, of these identities; nothing has been sent yet."""
         self._noted = dict(keys)
+        self._queue.update(dict.fromkeys(keys) if self._is_started else ())
         self.wake()
 
     def committed(self) -> None:
@@ -282,6 +283,6 @@ class V1Session(Session):
         assert self._noted is not None
         if key in self._noted:
             return True
-        if key not in (self._committing or ()):
+        if not (self._committing or {}).get(key):  # a strike on its way does not help
             self._changes[key] = want.identity
         return False

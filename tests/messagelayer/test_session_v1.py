@@ -177,6 +177,24 @@ def test_key_struck_while_its_identity_is_being_committed_stays_struck() -> None
     assert driver.poll() == [Commit({key("d"): 0})]
 
 
+def test_key_wanted_again_while_it_is_being_struck_is_recorded_again() -> None:
+    """Its strike on the way is no record."""
+    driver = Driver()
+    driver.put("d")
+    driver.says()
+    driver.now += 1
+    driver.remove("d")
+    assert driver.says() == ["delete d"]
+    driver.now += 30
+    assert driver.poll() == [Commit({key("d"): 0})]
+    driver.put("d", uid="u2")
+    assert driver.poll() == []
+    driver.session.committed()
+    assert driver.poll() == [Commit({key("d"): desired("d", uid="u2").identity})]
+    driver.session.committed()
+    assert driver.says() == ["insert d"]
+
+
 def test_superseded_session_closes() -> None:
     """It says so once, and nothing else."""
     driver = Driver()

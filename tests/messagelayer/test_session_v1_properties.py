@@ -37,6 +37,7 @@ class DurableRecord:
         self.waiting: list[tuple[RecordClaim, dict[WireKey, int]]] = []
 
     def claim(self, holder: Holder) -> Claim:
+        assert not self.waiting, "what an older claim committed is settled before the next one"
         holder.recorded(dict(self.entry))
         return RecordClaim(self, holder)
 
@@ -213,19 +214,21 @@ class V1Machine(RuleBasedStateMachine):
         self.pump()
 
     @precondition(lambda self: self.session is not None)
-    @rule()
-    def cut(self) -> None:
+    @rule(commits_survive=st.booleans())
+    def cut(self, commits_survive: bool = False) -> None:
         if self.session is None:
             return
         assert self.claim is not None
         self.claim.release()
         self.hub.detach(self.session)
         self.session, self.wire, self.pongs = None, [], []
+        if commits_survive:
+            self.record.let_through()
+        self.record.waiting = []
 
     @rule(survivors=st.integers(0, 5))
     def node_dies(self, survivors: int) -> None:
-        if self.session is not None:
-            self.cut()
+        self.cut()
         self.node.die(survivors)
 
     @rule(name=names, again=st.booleans(), then=st.sampled_from(["", "cut", "node", "gm"]))
@@ -247,11 +250,7 @@ class V1Machine(RuleBasedStateMachine):
 
     @rule(commits_survive=st.booleans())
     def gm_is_killed(self, commits_survive: bool) -> None:
-        if self.session is not None:
-            self.cut()
-        if commits_survive:
-            self.record.let_through()
-        self.record.waiting = []
+        self.cut(commits_survive=commits_survive)
         self.new_hub(complete=False)
 
     @rule()
