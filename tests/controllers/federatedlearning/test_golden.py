@@ -1,0 +1,240 @@
+"""Children compared with what a real Sedna GM made of the same input.
+
+Every difference that is meant is taken out by one function of ``INTENDED``, whose docstring names
+the line of the contract or the design that asks for it. What is left must be equal.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from gm.api.core import Secret
+from gm.api.sedna import Dataset, FederatedLearningJob, Model
+from gm.controllers.federatedlearning.world import JobSettings, World
+from tests.controllers.support import NOW, golden, node, settle, view
+
+Pod = dict[str, Any]
+
+SERVER_DEFAULTS = {
+    "enableServiceLinks",
+    "preemptionPolicy",
+    "priority",
+    "schedulerName",
+    "securityContext",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+}
+CONTAINER_DEFAULTS = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "imagePullPolicy": "IfNotPresent",
+    "resources": {},
+}
+
+
+def containers(pod: Pod) -> list[Pod]:
+    """All of them."""
+    return [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]
+
+
+def names_are_deterministic(pod: Pod) -> None:
+    """design.md 4: names of children are deterministic."""
+    metadata = pod["metadata"]
+    metadata.pop("generateName", None)
+    metadata["name"] = re.sub(r"-(train|aggregation)-[a-z0-9]+$", r"-\1", metadata["name"])
+
+
+def worker_name_suffix_is_a_hash(pod: Pod) -> None:
+    """design.md 4: the 5 characters of WORKER_NAME are a hash of (job uid, role, index)."""
+    for container in containers(pod):
+        for variable in container.get("env") or []:
+            if variable["name"] == "WORKER_NAME":
+                assert re.fullmatch(r"(agg|train)worker-[a-z0-9]{5}", variable["value"])
+                variable["value"] = variable["value"][:-5]
+
+
+def annotations_tell_worker_and_hash(pod: Pod) -> None:
+    """Issue "the controller, complete": an annotation with a hash of the worker's spec."""
+    annotations = pod["metadata"].pop("annotations", {})
+    assert set(annotations) <= {"sedna.io/worker", "sedna.io/worker-hash"}
+
+
+def grace_is_told(pod: Pod) -> None:
+    """contract.md 1: pods get completionGraceSeconds as env COMPLETION_GRACE_SECONDS."""
+    for container in pod["spec"]["containers"]:
+        container["env"] = [e for e in container["env"] if e["name"] != "COMPLETION_GRACE_SECONDS"]
+
+
+def host_network_resolves_cluster_names(pod: Pod) -> None:
+    """Issue "the controller, complete" 4: hostNetwork pods get ClusterFirstWithHostNet."""
+    if pod["spec"].get("dnsPolicy") == "ClusterFirstWithHostNet":
+        assert pod["spec"]["hostNetwork"]
+        pod["spec"]["dnsPolicy"] = "ClusterFirst"
+
+
+def volume_names_never_collide(pod: Pod) -> None:
+    """contract.md 3: Sedna names the volume after the path, lossily; ours never collide."""
+    renamed = {}
+    for number, volume in enumerate(pod["spec"].get("volumes") or []):
+        renamed[volume["name"]] = f"volume-{number}"
+        volume["name"] = f"volume-{number}"
+    for container in containers(pod):
+        for mount in container.get("volumeMounts") or []:
+            mount["name"] = renamed[mount["name"]]
+
+
+def model_directories_are_made(pod: Pod) -> None:
+    """contract.md 3: a Model's directory is DirectoryOrCreate."""
+    for volume in pod["spec"].get("volumes") or []:
+        path = volume.get("hostPath")
+        if path and path["path"] == "/model/" and path["type"] == "DirectoryOrCreate":
+            path["type"] = "Directory"
+
+
+def secrets_come_by_reference(pod: Pod) -> None:
+    """design.md 6: pods get S3 credentials by secretKeyRef (inlineCredentials false)."""
+    for container in containers(pod):
+        for variable in container.get("env") or []:
+            reference = (variable.pop("valueFrom", None) or {}).get("secretKeyRef")
+            if reference:
+                assert reference == {"name": "s3-secret", "key": variable["name"]}
+                known = {"ACCESS_KEY_ID": "AKEXAMPLE", "SECRET_ACCESS_KEY": "topsecret"}
+                variable["value"] = known[variable["name"]]
+
+
+INTENDED: list[Callable[[Pod], None]] = [
+    names_are_deterministic,
+    worker_name_suffix_is_a_hash,
+    annotations_tell_worker_and_hash,
+    grace_is_told,
+    host_network_resolves_cluster_names,
+    volume_names_never_collide,
+    model_directories_are_made,
+    secrets_come_by_reference,
+]
+
+
+def normal(pod: Pod) -> Pod:
+    """``pod`` without what differs from run to run, and without what the server defaults."""
+    pod = copy.deepcopy(pod)
+    metadata = pod["metadata"]
+    for field in ("creationTimestamp", "resourceVersion", "uid", "generation"):
+        metadata.pop(field, None)
+    metadata["ownerReferences"][0]["uid"] = "uid"
+    metadata["labels"]["federatedlearningjob.sedna.io/uid"] = "uid"
+    pod.pop("status", None)
+    for field in SERVER_DEFAULTS:
+        pod["spec"].pop(field, None)
+    pod["spec"].setdefault("dnsPolicy", "ClusterFirst")
+    for container in containers(pod):
+        for field, value in CONTAINER_DEFAULTS.items():
+            container.setdefault(field, value)
+        container["resources"].pop("requests", None)  # defaulted from limits
+        container["env"] = sorted(container.get("env") or [], key=lambda e: str(e["name"]))
+    for change in INTENDED:
+        change(pod)
+    return pod
+
+
+def world_of(recording: dict[str, Any], settings: JobSettings) -> World:
+    """The recording's input, as caches would show it."""
+    given: dict[str, dict[str, Any]] = {}
+    for item in recording["input"]:
+        given.setdefault(item["kind"], {})[item["metadata"]["name"]] = item
+    job = copy.deepcopy(next(iter(given["FederatedLearningJob"].values())))
+    job["metadata"] |= {"namespace": recording["namespace"], "uid": "uid", "resourceVersion": "1"}
+    secrets = {}
+    for name, item in given.get("Secret", {}).items():
+        import base64
+
+        data = {k: base64.b64encode(v.encode()).decode() for k, v in item["stringData"].items()}
+        secrets[name] = msgspec.convert({**item, "data": data}, Secret)
+    return World(
+        now=NOW,
+        job=view(job, FederatedLearningJob),
+        settings=settings,
+        models={n: msgspec.convert(i, Model) for n, i in given["Model"].items()},
+        datasets={n: msgspec.convert(i, Dataset) for n, i in given["Dataset"].items()},
+        secrets=secrets,
+        nodes={n: node(n, "10.0.0.1") for n in ("cloud", "edge1", "edge2")},
+    )
+
+
+def by_dataset(pods: list[Pod]) -> dict[str, Pod]:
+    """Pods by what tells them apart."""
+    found = {}
+    for pod in pods:
+        env = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
+        found[env.get("DATASET_NAME") or "aggregation"] = pod
+    return found
+
+
+@pytest.mark.parametrize("inline", [False, True], ids=["by reference", "inline"])
+@pytest.mark.parametrize("name", ["fl-hostpath", "fl-s3"])
+def test_pods_are_what_sedna_makes_but_for_the_intended_differences(
+    name: str, inline: bool
+) -> None:
+    """Aggregator and trainers, host paths and stores."""
+    recording = golden(name)
+    settings = JobSettings(aggregation_service="clusterDNS", inline_credentials=inline)
+    seen, _ = settle(world_of(recording, settings))
+    ours = by_dataset([msgspec.json.decode(pod.raw) for pod in seen.pods])
+    theirs = by_dataset([c for c in recording["steps"][0]["children"] if c["kind"] == "Pod"])
+    assert set(ours) == set(theirs)
+    for which, pod in theirs.items():
+        assert normal(ours[which]) == normal(pod), which
+
+
+@pytest.mark.parametrize("name", ["fl-hostpath", "fl-s3"])
+def test_the_service_is_what_sedna_makes(name: str) -> None:
+    """Port tcp-0, selector with the job's uid (P1-067)."""
+    recording = golden(name)
+    seen, _ = settle(world_of(recording, JobSettings(aggregation_service="clusterDNS")))
+    ours = msgspec.json.decode(seen.services[0].raw)
+    theirs = next(c for c in recording["steps"][0]["children"] if c["kind"] == "Service")
+    assert ours["metadata"]["name"] == theirs["metadata"]["name"]
+    for field in ("type", "ports"):
+        assert ours["spec"][field] == theirs["spec"][field]
+    uid = theirs["metadata"]["ownerReferences"][0]["uid"]
+    for labels in (theirs["metadata"]["labels"], theirs["spec"]["selector"]):
+        assert labels.pop("federatedlearningjob.sedna.io/uid") == uid
+    for labels in (ours["metadata"]["labels"], ours["spec"]["selector"]):
+        assert labels.pop("federatedlearningjob.sedna.io/uid") == "uid"
+    assert ours["metadata"]["labels"] == theirs["metadata"]["labels"]
+    assert ours["spec"]["selector"] == theirs["spec"]["selector"]
+
+
+@pytest.mark.parametrize("name", ["fl-hostpath", "fl-s3"])
+def test_pods_that_sedna_left_are_adopted(name: str) -> None:
+    """The recording's own children: nothing starts twice."""
+    from gm.api.core import Pod as PodView
+    from gm.api.core import Service
+
+    recording = golden(name)
+    seen = world_of(recording, JobSettings())
+    uid = recording["steps"][0]["children"][0]["metadata"]["ownerReferences"][0]["uid"]
+    job = msgspec.json.decode(seen.job.raw)
+    job["metadata"]["uid"] = uid
+    children = recording["steps"][0]["children"]
+    seen = msgspec.structs.replace(
+        seen,
+        job=view(job, FederatedLearningJob),
+        pods=tuple(view(c, PodView) for c in children if c["kind"] == "Pod"),
+        services=tuple(view(c, Service) for c in children if c["kind"] == "Service"),
+        secrets={},
+    )
+    from gm.controllers.federatedlearning.plan import plan
+
+    decided = plan(seen)
+    assert not decided.create
+    assert not decided.delete
+    assert not decided.secrets
+    assert len(decided.patch) == 3
+    assert decided.status is not None
+    assert decided.status["active"] == 3
