@@ -28,7 +28,8 @@ def label_value(text: str) -> str:
     clean = _NOT_LABEL.sub("-", text).strip("-._")
     if clean == text:
         return shortened(text)
-    return f"{clean[: _MAX - _HASH - 1].rstrip('-._')}-{short_hash(text, length=_HASH)}"
+    readable = clean[: _MAX - _HASH - 1].rstrip("-._")
+    return "-".join(filter(None, (readable, short_hash(text, length=_HASH))))
 
 
 def pod_name(owner: str, suffix: str) -> str:
