@@ -232,6 +232,20 @@ def _edge(arguments: argparse.Namespace, ready: Ready) -> int:
     return _run(body)
 
 
+def _storage_init(arguments: argparse.Namespace, ready: Ready) -> int:
+    from gm import storage_init
+
+    logs.configure(level="warning")
+    settings = storage_init.Settings.from_env(os.environ)
+    pairs = storage_init.parse_pairs(arguments.pair, mark=settings.mark)
+
+    async def body(stopping: asyncio.Event) -> int:
+        finished = await storage_init.run(pairs, settings, stopping, _say)
+        return 0 if finished else EXIT_INTERRUPTED
+
+    return _run(body)
+
+
 def _crds(arguments: argparse.Namespace, ready: Ready) -> int:
     from gm.api.crd import crds_yaml
 
@@ -345,6 +359,19 @@ def _parser() -> argparse.ArgumentParser:
     apiserver.add_argument("--address", default="127.0.0.1", help="a loopback address")
     apiserver.add_argument("--port", type=int, default=6443, help="0 takes a free one")
     _log_arguments(apiserver)
+
+    storage = command(
+        "storage-init",
+        _storage_init,
+        "download s3:// and http(s):// URLs to directories, as the init container does",
+        "  gm storage-init s3://bucket/model/ /downloads/bucket/\n"
+        "  gm storage-init https://data.example/train.csv /data s3://bucket/index.txt @/data\n"
+        "environment: S3_ENDPOINT_URL, ACCESS_KEY_ID, SECRET_ACCESS_KEY, AWS_REGION,\n"
+        "  INDIRECT_URL_MARK (@), SSL_CERT_FILE; see docs/storage.md",
+    )
+    storage.add_argument(
+        "pair", nargs="+", metavar="URL DIR", help="pairs; @ before DIR: URL names a list of files"
+    )
 
     command("crds", _crds, "print the CustomResourceDefinitions", "  gm crds | kubectl apply -f -")
     command("version", _version, "print the version", "  gm version")

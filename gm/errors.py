@@ -18,6 +18,8 @@
     │       ├── Conflict           409 on write: read again, compute again
     │       ├── ResourceExpired    410: relist, never retry with the same version
     │       └── TooManyRequests    429: retry after ``retry_after_seconds``
+    ├── DownloadFailed         one URL could not be brought, after all attempts that make sense
+    │   └── NoSpace                the volume is full: nothing else will fit either
     └── ProtocolViolation      close the session with ``close_code``
 
 Messages are lower-case, without a full stop, and never hold object bodies or Secrets.
@@ -32,10 +34,12 @@ __all__ = [
     "BadRequest",
     "ConfigError",
     "Conflict",
+    "DownloadFailed",
     "Forbidden",
     "GmError",
     "Invalid",
     "InvalidSpec",
+    "NoSpace",
     "NotFound",
     "ProtocolViolation",
     "ResourceExpired",
@@ -173,6 +177,22 @@ def api_error(
     if reason == "AlreadyExists":
         kind = AlreadyExists
     return kind(request, code=code, reason=reason, message=message)
+
+
+class DownloadFailed(GmError):
+    """A file could not be brought to a worker's volume.
+
+    ``url`` is fit for a log (no credentials, no query); ``problem`` says what happened, ``advice``
+    what to do; ``status`` is the HTTP status, if an answer came.
+    """
+
+    def __init__(self, url: str, problem: str, advice: str, *, status: int | None = None) -> None:
+        super().__init__(f"{url}: {problem}; {advice}")
+        self.url, self.problem, self.advice, self.status = url, problem, advice, status
+
+
+class NoSpace(DownloadFailed):
+    """The volume is full, or a limit on it is reached."""
 
 
 class ProtocolViolation(GmError):
