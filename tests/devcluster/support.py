@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import ssl
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -59,12 +60,10 @@ class Kubectl:
     async def started(self, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """The running command, ended with the body."""
         process = await asyncio.create_subprocess_exec(
-            kubectl_path(),
-            *self._options,
-            *shlex.split(command),
+            *self._line(command),
             cwd=self._directory,
             env=self._environment,
-            stdin=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -73,14 +72,25 @@ class Kubectl:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.communicate()
+            await process.communicate()  # to the end of both pipes, or their transports leak
 
     async def run(self, command: str, stdin: str = "") -> Outcome:
         """The finished command."""
-        async with self.started(command) as process, asyncio.timeout(_SECONDS):
-            out, err = await process.communicate(stdin.encode())
-            assert process.returncode is not None
-            return Outcome(process.returncode, out.decode(), err.decode())
+        done = await asyncio.to_thread(
+            subprocess.run,
+            self._line(command),
+            cwd=self._directory,
+            env=self._environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def _line(self, command: str) -> list[str]:
+        return [kubectl_path(), *self._options, *shlex.split(command)]
 
 
 def _certificate(directory: Path) -> ssl.SSLContext:
