@@ -25,9 +25,10 @@ from gm.edge_stub.runner.kubelet_api import KubeletApi
 from gm.edge_stub.runner.node import NodeKeeper, machine_resources, runner_identity
 from gm.edge_stub.runner.pods import PodWorker
 from gm.edge_stub.runner.ports import NodePorts
+from gm.edge_stub.runner.retry import Pause
 from gm.edge_stub.runner.settings import DEFAULT_IMAGES, RunnerSettings, Tuning
 from gm.edge_stub.runner.status import ContainerRecord
-from gm.errors import ConfigError, ServiceError
+from gm.errors import BadRequest, ConfigError, Forbidden, ServiceError, Unauthorized
 from gm.kube import Client, Event, EventRecorder, EventType, Informer
 
 __all__ = ["Runner"]
@@ -99,10 +100,7 @@ class Runner:
         return directory
 
     async def _play(self, node: Node, stopping: asyncio.Event) -> None:
-        async with (
-            self._log_endpoint(node) as port,
-            asyncio.TaskGroup() as helpers,
-        ):
+        async with self._log_endpoint(node) as port:
             keeper = NodeKeeper(
                 node.client,
                 self.settings,
@@ -111,7 +109,30 @@ class Runner:
                 resources=node.allocatable,
                 port=port,
             )
-            await keeper.register()
+            if await self._register(keeper, stopping):
+                await self._live(node, keeper, stopping)
+
+    async def _register(self, keeper: NodeKeeper, stopping: asyncio.Event) -> bool:
+        """Register the Node, waiting for an API server that does not answer.
+
+        Returns: False if the end came first. Raises: ConfigError, and what no waiting mends.
+        """
+        pause = Pause(self.tuning)
+        while True:
+            try:
+                await keeper.register()
+                return True
+            except (Unauthorized, Forbidden, BadRequest):
+                raise
+            except ServiceError as exc:
+                logger.warning("node not registered yet", extra={"why": str(exc)})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause.next()):
+                    await stopping.wait()
+                    return False
+
+    async def _live(self, node: Node, keeper: NodeKeeper, stopping: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as helpers:
             keeping = helpers.create_task(keeper.run(), name="node")
             recording = helpers.create_task(node.recorder.run(), name="event-recorder")
             await self._serve_pods(node, stopping)

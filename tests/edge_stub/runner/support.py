@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from gm.edge_stub.runner.container import MARKER
 from gm.edge_stub.runner.facts import PodFacts
 
-__all__ = ["facts", "is_alive", "loopback", "marked_pids", "pod"]
+__all__ = ["facts", "is_alive", "loopback", "marked_pids", "pids_in", "pod", "wait_dead"]
 
 
 def loopback() -> str:
@@ -62,3 +63,20 @@ def marked_pids(prefix: str) -> list[int]:
             if entry.name.isdigit() and wanted in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
     return found
+
+
+async def pids_in(path: Path, count: int) -> list[int]:
+    """The process ids that a script writes to ``path``, once there are ``count``."""
+    async with asyncio.timeout(30):
+        while True:
+            pids = path.read_text().split() if path.exists() else []
+            if len(pids) >= count:
+                return [int(pid) for pid in pids]
+            await asyncio.sleep(0.01)
+
+
+async def wait_dead(*pids: int) -> None:
+    """Return once none of ``pids`` runs."""
+    async with asyncio.timeout(30):
+        while any(is_alive(pid) for pid in pids):
+            await asyncio.sleep(0.01)

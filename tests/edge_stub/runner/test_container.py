@@ -21,7 +21,7 @@ from gm.edge_stub.runner.container import (
     kill_marked,
     should_restart,
 )
-from tests.edge_stub.runner.support import is_alive, marked_pids
+from tests.edge_stub.runner.support import is_alive, marked_pids, pids_in, wait_dead
 
 Make = Callable[..., Order]
 
@@ -41,23 +41,6 @@ def make(tmp_path: Path) -> Make:
         )
 
     return order
-
-
-async def pids_in(path: Path, count: int) -> list[int]:
-    """The process ids that a script writes to ``path``, once there are ``count``."""
-    async with asyncio.timeout(20):
-        while True:
-            pids = path.read_text().split() if path.exists() else []
-            if len(pids) >= count:
-                return [int(pid) for pid in pids]
-            await asyncio.sleep(0.01)
-
-
-async def wait_dead(*pids: int) -> None:
-    """Return once none of ``pids`` runs."""
-    async with asyncio.timeout(20):
-        while any(is_alive(pid) for pid in pids):
-            await asyncio.sleep(0.01)
 
 
 FAMILY = """

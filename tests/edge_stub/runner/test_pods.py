@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +9,7 @@ import pytest
 
 from gm.api.resources import CONFIG_MAPS, DATASETS, FEDERATED_LEARNING_JOBS, PODS, SECRETS
 from tests.edge_stub.runner.harness import FAST, Edge, is_ready
-from tests.edge_stub.runner.support import is_alive
+from tests.edge_stub.runner.support import is_alive, pids_in
 
 
 def status(pod: dict[str, Any], field: str = "containerStatuses") -> dict[str, Any]:
@@ -24,16 +22,6 @@ def waiting(pod: dict[str, Any]) -> dict[str, Any]:
     """Why the first container waits."""
     found: dict[str, Any] = status(pod).get("state", {}).get("waiting", {})
     return found
-
-
-async def read_pids(path: Path, count: int) -> list[int]:
-    """Process ids that a container wrote."""
-    async with asyncio.timeout(20):
-        while True:
-            pids = path.read_text().split() if path.exists() else []
-            if len(pids) >= count:
-                return [int(pid) for pid in pids]
-            await asyncio.sleep(0.01)
 
 
 async def test_a_pod_runs_to_its_end(node: Edge) -> None:
@@ -52,7 +40,10 @@ async def test_a_pod_runs_to_its_end(node: Edge) -> None:
 
 async def test_a_pod_that_runs_is_ready_and_ends_when_it_is_deleted(node: Edge) -> None:
     """With SIGTERM first; the object goes when the processes have gone."""
-    script = "trap 'echo bye > /vol/bye; exit 0' TERM; echo $$$$ > /vol/pids; while :; do sleep 0.02; done"
+    script = (
+        "trap 'echo bye > /vol/bye; exit 0' TERM; echo $$$$ > /vol/pids; "
+        "while :; do sleep 0.02; done"
+    )
     volumes = [{"name": "v", "hostPath": {"path": "/v", "type": "DirectoryOrCreate"}}]
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/vol"}]}
     async with node.running():
@@ -60,7 +51,7 @@ async def test_a_pod_that_runs_is_ready_and_ends_when_it_is_deleted(node: Edge) 
             "p", script, volumes=volumes, container=mounts, terminationGracePeriodSeconds=30
         )
         await node.wait_ready("p")
-        (pid,) = await read_pids(node.root / "v" / "pids", 1)
+        (pid,) = await pids_in(node.root / "v" / "pids", 1)
         await node.delete("p")
         assert (node.root / "v" / "bye").exists()
         assert not is_alive(pid)
@@ -107,7 +98,7 @@ async def test_a_forced_deletion_kills_at_once(node: Edge) -> None:
             container=mounts,
             terminationGracePeriodSeconds=600,
         )
-        (pid,) = await read_pids(node.root / "v" / "pids", 1)
+        (pid,) = await pids_in(node.root / "v" / "pids", 1)
         await node.delete("p", grace_seconds=0)
         await node.cluster.wait_for(lambda: not is_alive(pid), what="the end of the process")
 
