@@ -16,7 +16,15 @@ import msgspec
 from gm.api.meta import ObjectKey, ResourceType
 from gm.errors import ApiUnreachable, ResourceExpired
 from gm.kube.kubeconfig import load_access
-from gm.kube.transport import JSON, Response, Status, Transport, error_of, status_error
+from gm.kube.transport import (
+    JSON,
+    Observer,
+    Response,
+    Status,
+    Transport,
+    error_of,
+    status_error,
+)
 
 __all__ = [
     "JSON_PATCH",
@@ -96,16 +104,19 @@ class Client:
         context: str | None = None,
         master: str | None = None,
         user_agent: str = "gm",
+        observe: Observer | None = None,
     ) -> Client:
         """A client for the cluster of ``kubeconfig``; sends nothing yet.
 
         Without ``kubeconfig``: the environment variable KUBECONFIG, else the service account of
         the pod that this runs in. ``master`` (a URL) takes the place of the configured server.
+        ``observe`` is told of each answer.
 
         Raises: ConfigError, which says what to do, when there is nothing usable.
         """
         access = await load_access(kubeconfig=kubeconfig, context=context, master=master)
-        return cls(Transport(access, user_agent=user_agent), namespace=access.namespace)
+        transport = Transport(access, user_agent=user_agent, observe=observe)
+        return cls(transport, namespace=access.namespace)
 
     async def __aenter__(self) -> Client:
         return self

@@ -17,9 +17,12 @@ from yarl import URL
 from gm.errors import ApiError, ApiUnreachable, api_error
 from gm.kube.credentials import Access
 
-__all__ = ["JSON", "Response", "Transport", "status_error"]
+__all__ = ["JSON", "Observer", "Response", "Transport", "status_error"]
 
 JSON = "application/json"
+
+Observer = Callable[[str, str, int], None]
+"""Told of each answer as it begins: HTTP method, path with query, status."""
 
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 30  # silence while an answer is due; long lists keep sending, so no total limit
@@ -93,11 +96,12 @@ def _retry_after(header: str | None) -> float | None:
 
 
 class Transport:
-    """One aiohttp session to one API server."""
+    """One aiohttp session to one API server. ``observe`` is for counting what is asked of it."""
 
-    def __init__(self, access: Access, *, user_agent: str) -> None:
+    def __init__(self, access: Access, *, user_agent: str, observe: Observer | None = None) -> None:
         self.server = access.server
         self._access = access
+        self._observe = observe
         self._base = access.server.rstrip("/")
         self._headers = {
             "User-Agent": user_agent,
@@ -195,6 +199,8 @@ class Transport:
             async with self._session.request(
                 method, url, headers=sent, data=body, timeout=timeout, **self._extra
             ) as response:
+                if self._observe is not None:
+                    self._observe(method, target, response.status)
                 # a token can be revoked before its time: fetch a new one, once
                 if response.status == 401 and not renewed:
                     renewed = await self._access.credentials.renew(rejected=authorization)

@@ -56,6 +56,29 @@ async def test_a_token_that_is_refused_twice_is_an_error() -> None:
     assert len(api.requests) == 2
 
 
+async def test_an_observer_is_told_of_every_answer() -> None:
+    """Refusals and streams too: what counts is what the server was asked."""
+    seen: list[tuple[str, str, int]] = []
+
+    def answer(request: Request) -> object:
+        if request.headers["Authorization"] == "Bearer first":
+            return 401, status(401, "Unauthorized")
+        return {}
+
+    async with fake_kube_api() as api:
+        api.handler = answer  # type: ignore[assignment]
+        transport = Transport(access(api), user_agent="gm", observe=lambda *told: seen.append(told))
+        await transport.request("POST", "/x?dryRun=All", "create x", body=b"{}")
+        async for _ in transport.lines("/x?watch=true", "watch x", read_deadline_seconds=5):
+            pass
+        await transport.close()
+    assert seen == [
+        ("POST", "/x?dryRun=All", 401),
+        ("POST", "/x?dryRun=All", 200),
+        ("GET", "/x?watch=true", 200),
+    ]
+
+
 async def test_requests_go_through_a_proxy() -> None:
     """The proxy sees the whole URL."""
     async with fake_kube_api() as proxy:
