@@ -54,6 +54,8 @@ class ApiServerSettings:
     ready_file: Path | None = None
     event_window: int = 1000
     """How many changes of a kind a watch can be behind before it gets 410."""
+    bookmark_seconds: float = 60
+    """How often watches that want bookmarks get one."""
     event_ttl_seconds: float = 3600
     node_grace_seconds: float = 40
     """How long after a node's last Lease renewal it counts as lost."""
@@ -103,7 +105,7 @@ async def running(
     )
     identity = Identity(settings.directory, settings.address, token=settings.token)
     api = assemble(settings)
-    watches = Watches(api.store)
+    watches = Watches(api.store, bookmark_seconds=settings.bookmark_seconds)
     async with LogProxy(api.store) as logs:
         server = Server(
             api.registry,

@@ -25,7 +25,6 @@ __all__ = ["WatchOptions", "Watches", "select"]
 _BATCH = 100
 _SLOW_SECONDS = 30
 """How long a client may not read before its watch is cut."""
-_BOOKMARK_SECONDS = 60
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -172,7 +171,7 @@ class _Encoder:
 class Watches:
     """The watches that are open; they end when the server stops."""
 
-    def __init__(self, store: Store, *, bookmark_seconds: float = _BOOKMARK_SECONDS) -> None:
+    def __init__(self, store: Store, *, bookmark_seconds: float) -> None:
         self._store, self._bookmark_seconds = store, bookmark_seconds
         self._open: set[Cursor] = set()
         self._stopping = False

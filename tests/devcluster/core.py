@@ -253,9 +253,11 @@ class Http:
             return Answer(response.status, response.headers, await response.read())
 
     @contextlib.asynccontextmanager
-    async def watching(self, path: str) -> AsyncIterator[Callable[[], Any]]:
-        """A watch that is open; gives a function that waits for the next event."""
+    async def watching(self, path: str, accept: str = "") -> AsyncIterator[Callable[[], Any]]:
+        """A watch that is open; gives a function that waits for the next event, None at the end."""
         headers = {"Authorization": f"Bearer {self.server.token}"}
+        if accept:
+            headers["Accept"] = accept
         async with self.session.get(self.server.url + path, headers=headers) as response:
             assert response.status == 200, await response.text()
 
