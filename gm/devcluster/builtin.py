@@ -43,6 +43,9 @@ def _begin_crd(obj: Json) -> None:
     obj["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "storedVersions": []}
 
 
+_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+
+
 def _carry_service(new: Json, old: Json) -> None:
     """What was given out stays given out when an update leaves it out."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
@@ -51,16 +54,20 @@ def _carry_service(new: Json, old: Json) -> None:
     for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if field in before and not after.get(field):
             after[field] = before[field]
-    if after.get("type") not in ("NodePort", "LoadBalancer"):
-        for port in after.get("ports") or []:
-            if before.get("type") != after.get("type"):
+    ports: list[Json] = after.get("ports") or []
+    given = {p.get("name", ""): p.get("nodePort") for p in before.get("ports") or []}
+    if after.get("type") in _WITH_NODE_PORTS:
+        for port in ports:
+            if not port.get("nodePort") and (number := given.get(port.get("name", ""))):
+                port["nodePort"] = number
+    elif before.get("type") in _WITH_NODE_PORTS:
+        # The type changes, and what belonged to the former goes, unless it is said anew.
+        for port in ports:
+            if port.get("nodePort") == given.get(port.get("name", "")):
                 port.pop("nodePort", None)
-        return
-    given = {(p.get("port"), p.get("protocol", "TCP")): p for p in before.get("ports") or []}
-    for port in after.get("ports") or []:
-        known = given.get((port.get("port"), port.get("protocol", "TCP")), {})
-        if not port.get("nodePort") and known.get("nodePort"):
-            port["nodePort"] = known["nodePort"]
+        for field in ("externalTrafficPolicy", "allocateLoadBalancerNodePorts"):
+            if after.get(field) == before.get(field) and not after.get("externalIPs"):
+                after.pop(field, None)
 
 
 _POD = BuiltinBehaviour(

@@ -56,6 +56,14 @@ def pod(obj: Json) -> None:
     spec["tolerations"] = tolerations
     status = obj.setdefault("status", {})
     status.setdefault("qosClass", quality_of_service(spec))
+    _write_nulls(status.get("conditions"), "lastProbeTime", "lastTransitionTime")
+
+
+def _write_nulls(objects: list[Json] | None, *fields: str) -> None:
+    """Times that Go writes even when there is none."""
+    for obj in objects or []:
+        for field in fields:
+            obj.setdefault(field, None)
 
 
 def _tolerates(toleration: Json, key: str) -> bool:
@@ -170,6 +178,9 @@ def quality_of_service(spec: Json) -> str:
 def service(obj: Json) -> None:
     """A service; its addresses and node ports are given out by the core."""
     spec = obj["spec"]
+    for ingress in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []:
+        if ingress.get("ip"):
+            ingress.setdefault("ipMode", "VIP")
     spec.setdefault("sessionAffinity", "None")
     spec.setdefault("type", "ClusterIP")
     if spec["sessionAffinity"] == "ClientIP":
@@ -203,6 +214,7 @@ def node(obj: Json) -> None:
     status = obj.get("status") or {}
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
+    _write_nulls(status.get("conditions"), "lastHeartbeatTime", "lastTransitionTime")
 
 
 def secret(obj: Json) -> None:
@@ -219,8 +231,8 @@ def config_map(_obj: Json) -> None:
 
 
 def core_event(obj: Json) -> None:
-    """An event: its time is written even when there is none."""
-    obj.setdefault("eventTime", None)
+    """An event: its times are written even when there are none."""
+    _write_nulls([obj], "eventTime", "firstTimestamp", "lastTimestamp")
 
 
 def deployment(obj: Json) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from gm.devcluster.quantity import QuantityError, canonical
@@ -26,7 +27,9 @@ __all__ = [
 
 _REF = "#/components/schemas/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_QUANTITY = ".api.resource.Quantity"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_WHOLE_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _EMBEDDED_FIELDS = ("apiVersion", "kind", "metadata")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
@@ -207,8 +210,8 @@ def normalise(schema: Schema, value: Any) -> None:
                 value[field] = ""
             elif item is None or (child is not None and _is_empty(child, item)):
                 del value[field]
-            elif child is not None and child.reference.endswith(_QUANTITY):
-                value[field] = canonical(item)
+            elif child is not None and (spelling := _SPELLINGS.get(child.reference)):
+                value[field] = spelling(item)
             elif child is not None:
                 normalise(child, item)
         for field, raw in schema.fields.items():
@@ -219,6 +222,19 @@ def normalise(schema: Schema, value: Any) -> None:
     elif isinstance(value, list) and (items := schema.items) is not None:
         for item in value:
             normalise(items, item)
+
+
+def _in_utc(written: str, *, timespec: str) -> str:
+    moment = datetime.fromisoformat(written).astimezone(UTC)
+    return moment.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
+
+
+# What Go reads in several spellings and writes in one.
+_SPELLINGS: dict[str, Callable[[Any], str]] = {
+    _QUANTITY: canonical,
+    _WHOLE_TIME: lambda text: _in_utc(text, timespec="seconds"),
+    _MICRO_TIME: lambda text: _in_utc(text, timespec="microseconds"),
+}
 
 
 def _is_empty(schema: Schema, value: Any) -> bool:
@@ -258,15 +274,19 @@ def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> 
 
 def _check_text(schema: Schema, value: Any) -> None:
     """Texts that Go parses while it decodes."""
-    if schema.reference.endswith(_QUANTITY):
+    if schema.reference == _QUANTITY:
         try:
             canonical(value)
         except QuantityError as exc:
             raise TypeMismatch(str(exc)) from exc
     elif schema.raw.get("format") == "byte":
         check_base64(value)
-    elif schema.raw.get("format") == "date-time" and not _TIME.fullmatch(value):
-        raise TypeMismatch(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse')
+    elif schema.raw.get("format") == "date-time":
+        fraction = ".000000" if schema.reference == _MICRO_TIME else ""
+        found = _TIME.fullmatch(value)
+        if found is None or (fraction and len(found[1] or "") != len(fraction)):
+            layout = f"2006-01-02T15:04:05{fraction}Z07:00"
+            raise TypeMismatch(f'parsing time "{value}" as "{layout}": cannot parse')
 
 
 def _fits(schema: Schema, value: Any) -> bool:

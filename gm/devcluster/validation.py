@@ -46,6 +46,7 @@ _POD_CHANGEABLE = "`spec.containers[*].image`,`spec.initContainers[*].image`," +
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _IMMUTABLE = "field is immutable"
+_CONTAINERS = ("containers", "initContainers")
 _EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
@@ -211,7 +212,12 @@ def _toleration(toleration: Json, path: str) -> Iterator[Cause]:
 
 def pod_change(new: Json, old: Json) -> Iterator[Cause]:
     """What may change of a pod's spec: images, deadline, more tolerations."""
+    if any(len(old["spec"].get(f) or ()) != len(new["spec"].get(f) or ()) for f in _CONTAINERS):
+        yield forbidden("spec.containers", "pod updates may not add or remove containers")
+        return
     before, after = (_fixed_pod_spec(o["spec"]) for o in (old, new))
+    if (old["spec"].get("terminationGracePeriodSeconds") or 0) < 0:
+        before["terminationGracePeriodSeconds"] = 1
     if before != after:
         fields = sorted(k for k in {*before, *after} if before.get(k) != after.get(k))
         yield forbidden(
@@ -226,12 +232,8 @@ def pod_change(new: Json, old: Json) -> Iterator[Cause]:
 
 
 def _fixed_pod_spec(spec: Json) -> Json:
-    fixed = {
-        k: v
-        for k, v in spec.items()
-        if k not in ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
-    }
-    for field in ("containers", "initContainers"):
+    fixed = {k: v for k, v in spec.items() if k not in ("activeDeadlineSeconds", "tolerations")}
+    for field in _CONTAINERS:
         if field in fixed:
             fixed[field] = [{**c, "image": ""} for c in fixed[field]]
     return fixed
@@ -310,7 +312,7 @@ def service_change(new: Json, old: Json) -> Iterator[Cause]:
     if "ExternalName" in (before.get("type"), after.get("type")):
         return
     if before.get("clusterIP") and before.get("clusterIP") != after.get("clusterIP"):
-        value = after.get("clusterIPs") or [after.get("clusterIP", "")]
+        value = [after.get("clusterIP", "")]
         yield invalid_value("spec.clusterIPs[0]", value, "may not change once set")
 
 
@@ -416,6 +418,10 @@ def _workload(obj: Json) -> Iterator[Cause]:
 def deployment(obj: Json) -> Iterator[Cause]:
     """A deployment."""
     yield from _workload(obj)
+    strategy = obj["spec"].get("strategy") or {}
+    if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate"):
+        why = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden("spec.strategy.rollingUpdate", why)
 
 
 def replica_set(obj: Json) -> Iterator[Cause]:
