@@ -15,7 +15,7 @@ import http
 import logging
 import struct
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 from websockets.exceptions import InvalidMessage
@@ -23,6 +23,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 
 from gm.config import WebsocketConfig
 from gm.messagelayer.auth import Authenticator, HandshakeRefused, node_name
@@ -31,6 +32,7 @@ from gm.messagelayer.liveness import Liveness, Verdict
 from gm.messagelayer.message import MalformedFrame, server_frame
 from gm.messagelayer.record import Claim
 from gm.messagelayer.session import Action, Close, Commit, Ping, Send, Session, Timing
+from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Connection", "Host"]
 
@@ -69,6 +71,13 @@ class Host(Protocol):
         """Call ``connection.accept`` as soon as the limits allow, or raise HandshakeRefused."""
 
 
+class _Handshake(ServerProtocol):
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        """Ours if it is offered, else none: what a Go LC offers, nothing, is v1."""
+        ours = Subprotocol(SUBPROTOCOL)
+        return ours if ours in subprotocols else None
+
+
 class _Phase(enum.Enum):
     HANDSHAKE = "handshake"
     OPEN = "open"
@@ -105,10 +114,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self.node = ""
         self._host, self._loop = host, loop
-        self._protocol = ServerProtocol(
-            max_size=host.settings.max_frame_bytes,
-            logger=_library_logger,
-        )
+        self._protocol = _Handshake(max_size=host.settings.max_frame_bytes, logger=_library_logger)
         self._phase = _Phase.HANDSHAKE
         self._phase_ends = loop.time() + host.timing.handshake_seconds
         self._response: Response | None = None
@@ -281,6 +287,7 @@ class Connection(asyncio.Protocol):
         try:
             report = self._session.receive(payload, is_text=is_text, now=self._loop.time())
         except MalformedFrame as exc:
+            self._session.complain(exc)
             self._count_malformed(exc)
             return
         if report is not None and not hub.submit(report):

@@ -16,6 +16,8 @@ from gm.messagelayer.connection import Connection
 from gm.messagelayer.hub import Hub
 from gm.messagelayer.session import Gate, NodeState, Session, Timing
 from gm.messagelayer.session_v1 import V1Session
+from gm.messagelayer.session_v2 import V2Session
+from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Server"]
 
@@ -96,7 +98,8 @@ class Server:
         """A session for ``node``, attached to the hub."""
 
         def make(state: NodeState, gate: Gate) -> Session:
-            return V1Session(
+            speaks = V2Session if subprotocol == SUBPROTOCOL else V1Session
+            return speaks(
                 state, gate, max_frame_bytes=self.settings.max_frame_bytes, timing=self.timing
             )
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from gm.messagelayer.message import Desired, Report, WireKey
+from gm.messagelayer.message import Desired, MalformedFrame, Report, WireKey
 from gm.messagelayer.record import Claim, Record
 
 __all__ = [
@@ -160,6 +160,9 @@ class Session(abc.ABC):
     def acknowledge(self, ids: tuple[int, ...], error: str) -> None:
         """The reports with these numbers are taken, or refused because of ``error``."""
 
+    def complain(self, problem: MalformedFrame) -> None:  # noqa: B027 # v1 has no word for it
+        """Tell the node that a frame of it was not understood."""
+
     def claim(self, record: Record) -> Claim | None:
         """The right to write the node's entry of ``record``, where the session needs one."""
         return None
@@ -181,6 +184,9 @@ class Session(abc.ABC):
         logger.warning(
             "object quarantined", extra={"node": self.node, "object": str(key), "reason": why}
         )
+
+    def _log(self, message: str, reason: str) -> None:
+        logger.warning(message, extra={"node": self.node, "reason": reason})
 
 
 def _nobody() -> None:

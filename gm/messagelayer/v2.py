@@ -33,8 +33,8 @@ __all__ = [
     "decode_from_edge",
     "decode_from_gm",
     "encode_v2",
+    "frame_v2",
     "put_frame_v2",
-    "version_of",
 ]
 
 T = TypeVar("T")
@@ -189,9 +189,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
         raise MalformedFrame("frame is nested too deeply", reason="nesting") from exc
 
 
-def version_of(desired: Desired) -> tuple[str, str]:
-    """What an ``ack`` of ``desired`` names: uid and digest."""
-    return desired.uid, desired.digest
+def frame_v2(message: FromGm) -> bytes:
+    """The websocket frame with which GM sends ``message``."""
+    return server_frame(Opcode.BINARY, encode_v2(message))
 
 
 def put_frame_v2(desired: Desired) -> bytes:
@@ -200,6 +200,6 @@ def put_frame_v2(desired: Desired) -> bytes:
     if frame is None:
         key = desired.key
         put = Put(key.kind, key.namespace, key.name, desired.uid, desired.digest, desired.content)
-        frame = server_frame(Opcode.BINARY, encode_v2(put))
+        frame = frame_v2(put)
         force_setattr(desired, "_put_v2", frame)
     return frame
