@@ -1,0 +1,122 @@
+"""Wire v2 as bytes: any order of fields, unknown ones, and everything else that may come."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from gm.messagelayer import MalformedFrame, v2
+from tests.messagelayer.support import desired, key, payload_of
+
+
+def test_put_of_a_version_is_encoded_once() -> None:
+    """All nodes get the same bytes."""
+    version = desired("d")
+    frame = v2.put_frame_v2(version)
+    assert v2.put_frame_v2(version) is frame
+    put = v2.decode_from_gm(payload_of(frame))
+    assert put == v2.Put("dataset", "default", "d", "u1", "1-", version.content)
+
+
+def test_fields_come_in_any_order_and_unknown_ones_are_ignored() -> None:
+    """As another implementation may write them."""
+    payload = msgspec.msgpack.encode(
+        {
+            "extra": [1, {"x": None}],
+            "name": "d",
+            "digest": "h",
+            "namespace": "default",
+            "uid": "u",
+            "kind": "Dataset",
+            "type": "ack",
+        }
+    )
+    ack = v2.decode_from_edge(payload)
+    assert isinstance(ack, v2.Ack)
+    assert (ack.key, ack.uid, ack.digest) == (key("d"), "u", "h")
+
+
+def test_directions_do_not_mix() -> None:
+    """An agent can not put, GM can not report."""
+    put = v2.encode_v2(v2.Put("dataset", "default", "d", "u", "h", b"{}"))
+    report = v2.encode_v2(v2.ReportFrame("dataset", "default", "d", 1, b"{}"))
+    with pytest.raises(MalformedFrame):
+        v2.decode_from_edge(put)
+    with pytest.raises(MalformedFrame):
+        v2.decode_from_gm(report)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"", "msgpack"),
+        (b"\xc1", "msgpack"),
+        (b"\x80", "shape"),
+        (b"\x90", "shape"),
+        (b"\x81\xa4type\xa4nope", "shape"),
+        (b"\x81\xa4type\xa3ack", "shape"),
+        (b"\x91" * 100_000, "shape"),
+        (b"\x82\xa4type\xa5hello\xa1x" + b"\x91" * 100_000, "nesting"),
+        (v2.encode_v2(v2.Ack("gadget", "default", "d")), "kind"),
+        (v2.encode_v2(v2.Ack("dataset", "default", "../d")), "name"),
+    ],
+)
+def test_malformed_frame_says_what_is_wrong(payload: bytes, reason: str) -> None:
+    """One word for a counter."""
+    with pytest.raises(MalformedFrame) as malformed:
+        v2.decode_from_edge(payload)
+    assert malformed.value.reason == reason
+
+
+packable = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=10)
+    | st.binary(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=8,
+)
+frame_like = st.fixed_dictionaries(
+    {"type": st.sampled_from(["hello", "ack", "refused", "report", "error", "put", "delete"])},
+    optional={
+        name: st.sampled_from(["dataset", "default", "d", b"{}"]) | packable
+        for name in (
+            "kind",
+            "namespace",
+            "name",
+            "uid",
+            "digest",
+            "id",
+            "content",
+            "reason",
+            "inventory",
+            "message",
+        )
+    },
+)
+
+
+def decodes_or_is_malformed(payload: bytes) -> None:
+    for decode in (v2.decode_from_edge, v2.decode_from_gm):
+        try:
+            decode(payload)
+        except MalformedFrame:
+            continue
+
+
+@settings(derandomize=True, max_examples=500)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_frame_or_malformed_P1_050(payload: bytes) -> None:
+    """Never another error."""
+    decodes_or_is_malformed(payload)
+
+
+@settings(derandomize=True, max_examples=800)
+@given(frame_like | packable)
+def test_any_messagepack_is_a_frame_or_malformed_P1_050(value: object) -> None:
+    """Never another error."""
+    decodes_or_is_malformed(msgspec.msgpack.encode(value))
