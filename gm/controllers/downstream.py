@@ -42,6 +42,7 @@ from gm.controllers.secret_copies import SecretCopies
 from gm.kube.client import Client
 from gm.kube.informer import Informer
 from gm.kube.lister import Event, EventType, Stored
+from gm.kube.recorder import EventRecorder, ObjectRef
 from gm.messagelayer import Desired, Hub, WireKey
 
 __all__ = ["Downstream", "Sources"]
@@ -115,11 +116,13 @@ class Downstream:
         client: Client,
         sources: Sources,
         *,
+        recorder: EventRecorder | None = None,
         channel_size: int = 1024,
         sends_credentials: bool = False,
         resync_seconds: float = 30.0,
     ) -> None:
         self._hub = hub
+        self._recorder = recorder
         self._sources = sources
         self._sends_credentials = sends_credentials
         self._secrets = SecretCopies(client, self._secret_changed, resync_seconds=resync_seconds)
@@ -204,7 +207,7 @@ class Downstream:
             entry = self._entries[kind][key] = _Entry(stored)
         else:
             entry.stored, entry.desired = stored, self._unless_renewed(entry, stored)
-        self._want_secret(key, stored)
+        self._want_secret(key, stored, entry_is_new=entry.desired is None)
         if kind == _IL:
             before = event.old.view if event.old is not None else None
             self._update_models(stored.view, before)
@@ -331,13 +334,31 @@ class Downstream:
 
     # Credentials.
 
-    def _want_secret(self, key: WireKey, stored: Stored[Any]) -> None:
-        name = None
-        if self._sends_credentials and not isinstance(
-            stored.view, (FederatedLearningJob, JointInferenceService)
-        ):
-            name = stored.view.spec.credential_name
-        self._secrets.want(key, ObjectKey(key.namespace, name) if name else None)
+    def _want_secret(self, key: WireKey, stored: Stored[Any], *, entry_is_new: bool) -> None:
+        if isinstance(stored.view, (FederatedLearningJob, JointInferenceService)):
+            return  # their credentials are those of their datasets and models
+        name = stored.view.spec.credential_name
+        if self._sends_credentials:
+            self._secrets.want(key, ObjectKey(key.namespace, name) if name else None)
+        elif name and entry_is_new:
+            self._tell_withheld(key, stored)
+
+    def _tell_withheld(self, key: WireKey, stored: Stored[Any]) -> None:
+        resource = _RESOURCES[key.kind]
+        if self._recorder is not None:
+            self._recorder.event(
+                ObjectRef(
+                    api_version=resource.api_version,
+                    kind=resource.kind,
+                    namespace=key.namespace,
+                    name=key.name,
+                    uid=stored.uid,
+                ),
+                type="Warning",
+                reason="CredentialWithheld",
+                message="its node gets no S3 credential: websocket.credentials is "
+                "never, or websocket.auth is none",
+            )
 
     def _secret_changed(self, key: WireKey) -> None:
         entry = self._entries[key.kind].get(key)

@@ -106,7 +106,7 @@ class Manager:
         )
         recorder = EventRecorder(client)
         server = Server(self.hub, config.websocket, timing=self._timing)
-        downstream = self._make_downstream(client, informers)
+        downstream = self._make_downstream(client, recorder, informers)
         controller = self._make_controller(client, recorder, informers)
         upstream = self._make_upstream(client, informers)
         self._informers, self._downstream = informers, downstream
@@ -130,7 +130,9 @@ class Manager:
                 self._ready.clear()
                 logger.info("stopping")
 
-    def _make_downstream(self, client: Client, informers: Informers) -> Downstream:
+    def _make_downstream(
+        self, client: Client, recorder: EventRecorder, informers: Informers
+    ) -> Downstream:
         websocket = self.config.websocket
         is_authenticated = websocket.auth != "none"
         if websocket.credentials == "always" and not is_authenticated:
@@ -153,6 +155,7 @@ class Manager:
                 inference_pods=informers.inference_pods,
                 incremental_pods=informers.incremental_pods,
             ),
+            recorder=recorder,
             channel_size=self.config.event_channel_size,
             sends_credentials=sends,
             resync_seconds=self.config.min_resync_period_seconds,

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-from gm.api.resources import DATASETS, FEDERATED_LEARNING_JOBS, MODELS
-from tests.controllers.conftest import Site
+import msgspec
+import pytest
+
+from gm.api.crd import crds
+from gm.api.meta import ResourceType
+from gm.api.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DATASETS,
+    FEDERATED_LEARNING_JOBS,
+    MODELS,
+)
+from gm.config import Config, WebsocketConfig
+from gm.controllers.manager import Manager
+from gm.devcluster.apiserver import running
+from gm.errors import ConfigError
+from gm.kube.client import Client
+from gm.messagelayer import Report
+from tests.controllers.conftest import FAST, Site
 
 
 async def test_a_job_runs_from_submission_to_the_end(site: Site) -> None:
@@ -133,3 +152,135 @@ async def test_stopping_closes_sessions_and_ends_in_order(site: Site) -> None:
         code, _ = await edge.wait_closed()
         assert code == 1001
     assert asyncio.all_tasks() == before
+
+
+@contextlib.asynccontextmanager
+async def bare_server(directory: Path) -> AsyncIterator[str]:
+    """An embedded API server without any CRD; its kubeconfig."""
+    async with running(directory=directory) as server:
+        yield str(server.kubeconfig)
+
+
+def manager_for(kubeconfig: str) -> Manager:
+    """A GM with small times."""
+    config = Config(kube_config=kubeconfig, websocket=WebsocketConfig(address="127.0.0.1", port=0))
+    return Manager(config, informer_settings=FAST)
+
+
+async def test_gm_waits_for_crds_that_come_later_P1_080(tmp_path: Path) -> None:
+    """It names what is missing, and starts by itself; an optional kind keeps nobody waiting."""
+    async with bare_server(tmp_path) as kubeconfig, asyncio.TaskGroup() as group:
+        manager = manager_for(kubeconfig)
+        stopping = asyncio.Event()
+        group.create_task(manager.run(stopping))
+        missing = "federatedlearningjobs.sedna.io: the CRD is not installed"
+        async with asyncio.timeout(20):
+            while missing not in manager.problems():
+                await asyncio.sleep(0.02)
+        optional = "incrementallearningjobs"
+        async with await Client.connect(kubeconfig=kubeconfig) as client:
+            for crd in crds():
+                if crd["spec"]["names"]["plural"] != optional:
+                    await client.create(CUSTOM_RESOURCE_DEFINITIONS, "", crd)
+        async with asyncio.timeout(20):
+            await manager.wait_ready()
+        assert manager.problems() == []
+        async with asyncio.timeout(5):
+            while not manager.hub.is_open:
+                await asyncio.sleep(0.02)
+        stopping.set()
+
+
+async def test_gm_stops_while_it_waits(tmp_path: Path) -> None:
+    """For CRDs that never come."""
+    async with bare_server(tmp_path) as kubeconfig, asyncio.timeout(20):
+        manager = manager_for(kubeconfig)
+        stopping = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(manager.run(stopping))
+            await asyncio.sleep(0.3)
+            stopping.set()
+
+
+async def test_objects_of_kinds_that_are_not_served_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LifelongLearningJob and Sedna's other kinds are out of scope for now."""
+    names = {
+        "kind": "LifelongLearningJob",
+        "listKind": "LifelongLearningJobList",
+        "plural": "lifelonglearningjobs",
+        "singular": "lifelonglearningjob",
+    }
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "lifelonglearningjobs.sedna.io"},
+        "spec": {"group": "sedna.io", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    lifelong = ResourceType(
+        group="sedna.io", version="v1alpha1", kind=names["kind"], plural=names["plural"]
+    )
+    body = {"apiVersion": "sedna.io/v1alpha1", "kind": names["kind"], "metadata": {"name": "l"}}
+    async with bare_server(tmp_path) as kubeconfig, asyncio.timeout(30):
+        async with await Client.connect(kubeconfig=kubeconfig) as client:
+            for definition in (*crds(), crd):
+                await client.create(CUSTOM_RESOURCE_DEFINITIONS, "", definition)
+            await client.create(lifelong, "default", body)
+        manager = manager_for(kubeconfig)
+        stopping = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(manager.run(stopping))
+            await manager.wait_ready()
+            while "does not serve" not in caplog.text:
+                await asyncio.sleep(0.02)
+            stopping.set()
+    assert caplog.text.count("does not serve") == 1
+
+
+async def test_a_crashing_part_ends_gm_with_its_reason_P0_012(tmp_path: Path) -> None:
+    """Never half alive."""
+    async with bare_server(tmp_path) as kubeconfig, asyncio.timeout(20):
+        async with await Client.connect(kubeconfig=kubeconfig) as client:
+            for definition in crds():
+                await client.create(CUSTOM_RESOURCE_DEFINITIONS, "", definition)
+        manager = manager_for(kubeconfig)
+
+        async def crash() -> Report:
+            raise RuntimeError("a part breaks")
+
+        manager.hub.next_report = crash  # type: ignore[method-assign]
+        with pytest.raises(ExceptionGroup) as caught:
+            await manager.run(asyncio.Event())
+    assert "a part breaks" in str(_leaves(caught.value))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [error]
+
+
+async def test_a_taken_port_is_said_plainly(site: Site) -> None:
+    """With what to do."""
+    async with site.gm() as first:
+        websocket = WebsocketConfig(address="127.0.0.1", port=first.websocket_port)
+        second = Manager(msgspec.structs.replace(site.config, websocket=websocket))
+        with pytest.raises(ExceptionGroup) as caught:
+            await second.run(asyncio.Event())
+    assert any(isinstance(leaf, ConfigError) for leaf in _leaves(caught.value))
+
+
+async def test_withheld_credentials_are_told_on_the_object(site: Site) -> None:
+    """An event, where people look."""
+    await site.nodes("edge0")
+    await site.dataset("d0", "edge0", url="s3://b/x", credentialName="s3")
+    async with site.gm():
+        await site.cluster.wait_for(lambda: site.events("CredentialWithheld"))

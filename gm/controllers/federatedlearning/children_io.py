@@ -35,6 +35,8 @@ __all__ = ["ChildWriter", "Outcome"]
 
 logger = logging.getLogger(__name__)
 
+_AT_ONCE = 32  # creates in flight, over all jobs: one with many trainers is no flood
+
 _decode_partial = msgspec.json.Decoder(PartialObject).decode
 
 
@@ -72,6 +74,7 @@ class ChildWriter:
         self._pods = pods
         self._services = services
         self._patience = timedelta(seconds=patience_seconds)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._blocked: dict[tuple[str, ObjectKey], datetime] = {}
 
     def forget(self, uid: str) -> None:
@@ -130,7 +133,8 @@ class ChildWriter:
     ) -> None:
         what = f"{child.resource.kind} {child.key.name}"
         try:
-            raw = await self._client.create(child.resource, child.key.namespace, child.body)
+            async with self._turns:
+                raw = await self._client.create(child.resource, child.key.namespace, child.body)
         except AlreadyExists:
             await self._meet_holder(job, child, outcome)
         except BadRequest as exc:

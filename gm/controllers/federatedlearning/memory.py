@@ -12,6 +12,7 @@ import msgspec
 from gm.api.core import Pod, Service
 from gm.api.meta import ObjectKey, controller_of
 from gm.controllers.conditions import now
+from gm.controllers.stored import OwnWrites
 from gm.kube.lister import Event, EventType, Lister, Stored
 
 __all__ = ["ChildCache", "Departed"]
@@ -34,6 +35,7 @@ class ChildCache(Generic[T]):
         self._lister: Lister[T] = lister
         self._clock = clock
         self._made: dict[ObjectKey, tuple[float, Stored[T]]] = {}
+        self._changed: OwnWrites[T] = OwnWrites()
         self._deleted: dict[str, tuple[float, datetime]] = {}
 
     def seen(self, event: Event[T]) -> None:
@@ -46,12 +48,15 @@ class ChildCache(Generic[T]):
             del self._made[stored.key]
         if event.type is EventType.DELETED:
             self._deleted.pop(stored.uid, None)
+            self._changed.forget(stored.key)
 
     def made(self, stored: Stored[T]) -> None:
-        """The API server has just told us that ``stored`` exists."""
+        """The API server has just told us that ``stored`` exists, or looks like this now."""
         known = self._lister.get(stored.key)
         if known is None or known.uid != stored.uid:
             self._made[stored.key] = self._clock() + _MADE_SECONDS, stored
+        else:
+            self._changed.note(stored, known)
 
     def deleted(self, uid: str) -> None:
         """We have just deleted the child with ``uid``."""
@@ -61,7 +66,7 @@ class ChildCache(Generic[T]):
         """Children of the owner with ``uid``."""
         self._expire()
         listed: list[Stored[T]] = self._lister.owned_by(uid)
-        found = {stored.key: stored for stored in listed}
+        found = {stored.key: self._changed.newest(stored) or stored for stored in listed}
         for key, (_, stored) in self._made.items():
             owner = controller_of(stored.view.metadata)
             if key not in found and owner is not None and owner.uid == uid:

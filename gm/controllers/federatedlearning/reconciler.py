@@ -22,8 +22,8 @@ from gm.controllers.federatedlearning.plan import Plan, plan, status_with
 from gm.controllers.federatedlearning.references import names_of
 from gm.controllers.federatedlearning.status import is_minor, notices
 from gm.controllers.federatedlearning.verdict import is_finished
-from gm.controllers.federatedlearning.workers import workers_of
 from gm.controllers.federatedlearning.world import JobSettings, World
+from gm.controllers.placement import template_node
 from gm.controllers.stored import OwnWrites, stored
 from gm.errors import Conflict, NotFound
 from gm.kube.client import Client
@@ -398,7 +398,12 @@ class _Users:
         things = {("model", ObjectKey(namespace, name)) for name in names.models}
         things |= {("dataset", ObjectKey(namespace, name)) for name in names.datasets}
         if not is_finished(status_of(job.raw)):
-            nodes = {worker.node for worker in workers_of(job)}
+            aggregator = job.view.spec.aggregation_worker
+            nodes = {template_node(aggregator.template, aggregator.node_name)}
+            nodes |= {
+                template_node(trainer.template, trainer.node_name)
+                for trainer in job.view.spec.training_workers
+            }
             nodes |= {entry.node for entry in job.view.status.workers or ()}
             things |= {("node", ObjectKey("", node)) for node in nodes if node}
         self.forget(job.key)

@@ -12,6 +12,7 @@ from gm.api.meta import Json
 from gm.api.sedna import AggregationWorker, FederatedLearningJob, PodTemplate, TrainingWorker
 from gm.api.worker_names import AGGREGATION, TRAIN, worker_name
 from gm.controllers.names import pod_name
+from gm.controllers.placement import template_node
 from gm.kube.lister import Stored
 
 __all__ = ["HASH_ANNOTATION", "WORKER_ANNOTATION", "Worker", "match", "workers_of"]
@@ -88,8 +89,6 @@ def _worker(
     raw: Json,
     asked: Json,
 ) -> Worker:
-    template = wanted.template
-    in_template = template.spec.get("nodeName") if template and template.spec else None
     everything = {**asked, "template": raw.get("template"), "nodeName": raw.get("nodeName")}
     encoded = msgspec.json.encode(everything, order="sorted")
     return Worker(
@@ -98,8 +97,8 @@ def _worker(
         name=worker_name(job.uid, role, index),
         pod_name=pod_name(job.key.name, role if role == AGGREGATION else f"{role}-{index}"),
         digest=hashlib.sha256(encoded).hexdigest()[:16],
-        node=in_template or wanted.node_name or None,
-        template=template,
+        node=template_node(wanted.template, wanted.node_name),
+        template=wanted.template,
         dataset=wanted.dataset.name if isinstance(wanted, TrainingWorker) else None,
     )
 

@@ -468,3 +468,52 @@ async def test_deleted_models_and_nodes_leave_running_jobs_alone(site: Site) -> 
         pods = await site.pods()
         assert uids(pods) == before
         assert all("deletionTimestamp" not in p["metadata"] for p in pods.values())
+
+
+async def test_an_edit_of_a_finished_job_is_told_and_changes_nothing_P0_019(site: Site) -> None:
+    """An event and nothing else."""
+    await site.references()
+    async with site.gm():
+        await site.run_job()
+        await site.set_phase("Succeeded")
+        await site.wait_phase("Succeeded")
+        before, made = await site.status(), len(site.faults.creates())
+        workers = site.job(trainers=1)["spec"]["trainingWorkers"]
+        await site.patch(FEDERATED_LEARNING_JOBS, "job", {"spec": {"trainingWorkers": workers}})
+        await site.cluster.wait_for(lambda: site.events("EditIgnored"))
+        assert await site.status() == before
+        assert len(site.faults.creates()) == made
+
+
+async def test_a_finished_job_is_removed_when_its_time_has_come_P2_097(site: Site) -> None:
+    """ttlSecondsAfterFinished, also over a restart of GM."""
+    await site.references()
+    async with site.gm():
+        await site.run_job(runPolicy={"ttlSecondsAfterFinished": 2})
+        await site.set_phase("Succeeded")
+        await site.wait_phase("Succeeded")
+    async with site.gm():
+
+        async def is_gone() -> bool:
+            return await site.cluster.get(FEDERATED_LEARNING_JOBS, "job") is None
+
+        await site.cluster.wait_for(is_gone, timeout_seconds=10)
+
+
+async def test_a_suspended_job_stops_and_is_resumed_P2_101(site: Site) -> None:
+    """Pods go, and come back once."""
+    await site.references()
+    async with site.gm():
+        pods = await site.run_job()
+        await site.patch(FEDERATED_LEARNING_JOBS, "job", {"spec": {"runPolicy": {"suspend": True}}})
+        await site.wait_phase("Suspended")
+        for name in pods:
+            await site.cluster.finish_delete(name)
+        await site.wait_pods(0)
+        await asyncio.sleep(0.3)
+        assert await site.pods() == {}
+        resume = {"spec": {"runPolicy": {"suspend": False}}}
+        await site.patch(FEDERATED_LEARNING_JOBS, "job", resume)
+        await site.wait_pods(3)
+        await site.set_phase("Running")
+        await site.wait_phase("Running")

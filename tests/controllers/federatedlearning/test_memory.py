@@ -1,0 +1,146 @@
+"""What caches do not show yet, or not any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gm.api.core import Pod
+from gm.api.resources import PODS
+from gm.controllers.federatedlearning.memory import ChildCache, Departed
+from gm.kube.lister import Event, EventType, Lister, Stored
+from tests.controllers.support import view
+
+
+class Clock:
+    """Time that the test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+def pod(name: str = "p", uid: str = "u", version: str = "1", **status: Any) -> Stored[Pod]:
+    """A pod of job ``j``."""
+    owner = {
+        "apiVersion": "v1",
+        "kind": "FederatedLearningJob",
+        "name": "j",
+        "uid": "j",
+        "controller": True,
+    }
+    return view(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": uid,
+                "resourceVersion": version,
+                "ownerReferences": [owner],
+            },
+            "status": status,
+        },
+        Pod,
+    )
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock at 0."""
+    return Clock()
+
+
+@pytest.fixture
+def lister() -> Lister[Pod]:
+    """An empty cache."""
+    return Lister()
+
+
+@pytest.fixture
+def cache(lister: Lister[Pod], clock: Clock) -> ChildCache[Pod]:
+    """What is tested."""
+    return ChildCache(lister, clock=clock)
+
+
+def uids(cache: ChildCache[Pod]) -> list[str]:
+    """Uids of the job's pods."""
+    return [stored.uid for stored in cache.owned_by("j")]
+
+
+def test_what_was_made_is_seen_before_the_cache_shows_it(
+    cache: ChildCache[Pod], lister: Lister[Pod]
+) -> None:
+    """And once only afterwards."""
+    made = pod()
+    cache.made(made)
+    assert uids(cache) == ["u"]
+    assert cache.owned_by("other") == ()
+    lister.put(made)
+    cache.seen(Event(EventType.ADDED, PODS, new=made))
+    assert uids(cache) == ["u"]
+    lister.remove(made.key)
+    cache.seen(Event(EventType.DELETED, PODS, old=made))
+    assert uids(cache) == []
+
+
+def test_what_the_cache_never_shows_is_forgotten(cache: ChildCache[Pod], clock: Clock) -> None:
+    """Made and gone between two lists."""
+    cache.made(pod())
+    clock.now = 31.0
+    assert uids(cache) == []
+
+
+def test_an_event_of_an_earlier_pod_of_that_name_does_not_hide_the_new_one(
+    cache: ChildCache[Pod],
+) -> None:
+    """The deletion of the old one comes late."""
+    cache.made(pod(uid="new"))
+    cache.seen(Event(EventType.DELETED, PODS, old=pod(uid="old")))
+    assert uids(cache) == ["new"]
+
+
+def test_what_was_deleted_counts_as_leaving(
+    cache: ChildCache[Pod], lister: Lister[Pod], clock: Clock
+) -> None:
+    """Until the cache tells, or the deletion seems to have been lost."""
+    lister.put(pod())
+    cache.deleted("u")
+    assert cache.owned_by("j")[0].view.metadata.deletion_timestamp is not None
+    clock.now = 11.0
+    assert cache.owned_by("j")[0].view.metadata.deletion_timestamp is None
+
+
+def test_our_own_change_is_seen_before_the_cache_shows_it(
+    cache: ChildCache[Pod], lister: Lister[Pod]
+) -> None:
+    """So that it is not made twice."""
+    lister.put(pod())
+    cache.made(pod(version="2"))
+    assert cache.owned_by("j")[0].resource_version == "2"
+    lister.put(pod(version="3"))
+    assert cache.owned_by("j")[0].resource_version == "3"
+
+
+def test_departed_pods_are_remembered_until_the_status_tells() -> None:
+    """Of each job its own; without a controller there is nobody to remember for."""
+    departed = Departed()
+    departed.add(pod(uid="a", phase="Succeeded"))
+    departed.add(pod(uid="b"))
+    departed.add(view({"metadata": {"name": "x", "namespace": "ns"}}, Pod))
+    told = departed.of("j")[:1]
+    departed.forget("j", told)
+    assert [p.uid for p in departed.of("j")] == ["b"]
+    departed.forget("j")
+    assert departed.of("j") == ()
+
+
+def test_departed_pods_are_bounded() -> None:
+    """A job that fails for ever must not fill the memory."""
+    departed = Departed()
+    for number in range(500):
+        departed.add(pod(uid=str(number)))
+    assert len(departed.of("j")) == 200
+    assert departed.of("j")[-1].uid == "499"
