@@ -100,7 +100,8 @@ class ContainerRunner:
             except OSError as exc:
                 reason, message = "CreateContainerError", f"{exc.filename}: {exc.strerror}"
             self.record.wait(reason, message)
-            self._pod.event("Warning", "Failed", f"Error: {message}")
+            told = reason if reason == "ErrImageNeverPull" else "Failed"
+            self._pod.event("Warning", told, f"Error: {message}")
             self._pod.status.touch()
             await pause.sleep()
 

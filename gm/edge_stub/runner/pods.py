@@ -105,6 +105,8 @@ class PodWorker:
                 await self._end(life)
                 self._fail("DeadlineExceeded", "Pod was active longer than the specified deadline")
                 ending = await self._wait_ending(life)
+            # Now an end by SIGTERM is the pod's end, not a reason to start the container again.
+            self.record.is_ending = ending is _Ending.DELETED
             await self._end(life)
             if ending is _Ending.DELETED:
                 await self._confirm_deletion()

@@ -99,7 +99,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
 class PodRecord(msgspec.Struct, kw_only=True):
     """What is known of a pod. ``failure`` (reason, message) makes it Failed whatever runs.
 
-    ``refusal`` says why this node does not run it: it stays Pending.
+    ``refusal`` says why this node does not run it: it stays Pending. ``is_ending`` means that no
+    container of it will be started again, whatever the restart policy says.
     """
 
     policy: str
@@ -110,6 +111,7 @@ class PodRecord(msgspec.Struct, kw_only=True):
     start_time: datetime
     failure: tuple[str, str] | None = None
     refusal: str = ""
+    is_ending: bool = False
 
     @classmethod
     def restore(cls, pod: Json, *, host_ip: str, now: datetime) -> PodRecord:
@@ -165,11 +167,16 @@ class PodRecord(msgspec.Struct, kw_only=True):
             return "Failed" if self.policy == "Never" and self._init_failed else "Pending"
         if waiting:
             return "Pending"
-        if running or self.policy == "Always":
+        if running or (self.policy == "Always" and not self.is_ending):
             return "Running"
         if all(ended.code == 0 for ended in stopped):
             return "Succeeded"
-        return "Failed" if self.policy == "Never" else "Running"
+        return "Failed" if self.policy == "Never" or self.is_ending else "Running"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the pod is through, for good or ill."""
+        return self.phase in ("Succeeded", "Failed")
 
     @property
     def _init_failed(self) -> bool:
@@ -226,7 +233,7 @@ def _without_empty(value: Any) -> Any:
 def _conditions(record: PodRecord, current: Sequence[Json], now: datetime) -> list[Json]:
     before = {condition["type"]: condition for condition in current}
     wanted = [
-        ("PodReadyToStartContainers", bool(record.pod_ip), "", ""),
+        ("PodReadyToStartContainers", bool(record.pod_ip) and not record.has_ended, "", ""),
         ("Initialized", *_initialized(record)),
         ("Ready", *_ready(record)),
         ("ContainersReady", *_ready(record)),

@@ -105,15 +105,24 @@ async def test_kill_9_of_the_node_leaves_no_process_and_is_a_reboot_to_its_pods(
     assert not any(is_alive(pid) for pid in second), "stopping ends them as well"
 
 
+def parent_of(pid: int) -> int:
+    """The parent's process id."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def is_shim(pid: int) -> bool:
+    """Whether a process is the shim of a container."""
+    return b"shim.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 async def test_what_killed_shims_left_is_killed_by_the_next_start(node: Edge) -> None:
     """Node and shim are killed together, as the kernel may do when memory runs out."""
     async with node_process(node) as process:
         await node.create("p", FAMILY, **VOLUME)
         pids = await pids_in(node.root / "v" / "pids", 5)
         await node.wait_ready("p")
-        main = pids[-1]
-        stat = Path(f"/proc/{main}/stat").read_text()
-        shim = int(stat.rpartition(")")[2].split()[1])
+        (shim,) = {parent for parent in map(parent_of, pids) if is_shim(parent)}
         os.kill(shim, signal.SIGSTOP)  # it must not get to clean up
         process.kill()
         process.wait()

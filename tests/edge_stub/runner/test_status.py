@@ -135,6 +135,18 @@ def test_conditions_of_pods_that_have_ended() -> None:
     assert conditions_of(record_of(1, policy="Never"))["Ready"] == ("False", "PodFailed")
 
 
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (143, "Failed")])
+def test_a_pod_that_is_being_deleted_ends_whatever_its_restart_policy(
+    code: int, phase: str
+) -> None:
+    """No container of it will be started again."""
+    record = record_of(code, policy="Always")
+    assert record.phase == "Running"
+    record.is_ending = True
+    assert record.phase == phase
+    assert conditions_of(record)["PodReadyToStartContainers"] == ("False", None)
+
+
 def test_conditions_of_others_are_kept_and_transitions_keep_their_time() -> None:
     """The scheduler's and a user's; only what changes gets a new time."""
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "T0", "x": 1}
