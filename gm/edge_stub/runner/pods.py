@@ -225,7 +225,9 @@ class PodWorker:
         except Exception as exc:
             logger.exception("pod failed in the runner", extra={"object": str(self.key)})
             await self._stop_containers()
-            self._fail("RunnerError", f"the gm runner failed at this pod: {exc!r}")
+            # Only its kind: what it says may hold what the pod may read, such as Secrets.
+            what = type(exc).__name__
+            self._fail("RunnerError", f"the gm runner failed at this pod ({what}), see its log")
 
     async def _live(self) -> None:
         self._pod.status.touch()

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from gm.api.core import Service, ServicePort
-from gm.api.meta import Condition, ObjectKey
-from gm.api.resources import PODS
+from gm.api.meta import Condition, ObjectKey, controller_of
+from gm.api.resources import GROUP, PODS
 from gm.edge_stub.runner.retry import Pause
 from gm.edge_stub.runner.settings import Tuning
 from gm.errors import ServiceError
@@ -121,8 +121,9 @@ class _Forwarder:
                 )
             await pause.sleep()
         try:
-            await server.serve_forever()
+            await asyncio.get_running_loop().create_future()  # it serves until this is cancelled
         finally:
+            # Not serve_forever: from Python 3.12 on, its end waits for the connections' own.
             server.close()
             for writer in self._connections:
                 writer.transport.abort()
@@ -131,23 +132,27 @@ class _Forwarder:
         self._connections.add(writer)
         try:
             connected = await self._connect()
-            if connected is None:
-                return  # closed without a byte, as from a Service without endpoints
-            far_reader, far_writer = connected
-            self._connections.add(far_writer)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(_copy(reader, far_writer))
-                    group.create_task(_copy(far_reader, writer))
-            finally:
-                self._connections.discard(far_writer)
-                await _close(far_writer)
-        except* (OSError, asyncio.CancelledError):
-            # One side broke, or the forwarder ends: either way this connection is over.
-            logger.debug("forwarded connection broke", extra={"object": str(self._key)})
+            if connected is not None:  # else closed without a byte: nobody is there
+                await self._join(reader, writer, *connected)
         finally:
             self._connections.discard(writer)
             await _close(writer)
+
+    async def _join(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far_reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+    ) -> None:
+        self._connections.add(far_writer)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_copy(reader, far_writer))
+                group.create_task(_copy(far_reader, writer))
+        finally:
+            self._connections.discard(far_writer)
+            await _close(far_writer)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """A connection to one of the ready pods; None if none can be reached."""
@@ -189,7 +194,10 @@ class _Forwarder:
 
 
 class NodePorts:
-    """Keeps one listener for each NodePort of the Services that `on_event` tells about."""
+    """Keeps one listener for each NodePort of the Services that `on_event` tells about.
+
+    Unless ``any_service``, only of those whose controller is a sedna.io object.
+    """
 
     def __init__(
         self,
@@ -200,9 +208,10 @@ class NodePorts:
         *,
         node: str,
         address: str,
+        any_service: bool,
     ) -> None:
         self.recorder, self.tuning, self.node, self.address = recorder, tuning, node, address
-        self._client, self._group = client, group
+        self._client, self._group, self._any_service = client, group, any_service
         self._running: dict[tuple[str, int], tuple[_Forwarder, asyncio.Task[None]]] = {}
 
     async def on_event(self, event: Event[Service]) -> None:
@@ -210,12 +219,17 @@ class NodePorts:
         stored = event.new or event.old
         if stored is None:
             return
-        wanted = set(_node_ports(event.new.view)) if event.new is not None else set()
+        wanted = set(self._wanted(event.new.view)) if event.new is not None else set()
         for uid, number in [key for key in self._running if key[0] == stored.uid]:
             if number not in wanted:
                 await self._stop(uid, number)
         for number in wanted:
             self._start(stored, number)
+
+    def _wanted(self, service: Service) -> list[int]:
+        owner = controller_of(service.metadata)
+        is_sednas = owner is not None and owner.api_version.partition("/")[0] == GROUP
+        return _node_ports(service) if self._any_service or is_sednas else []
 
     def _start(self, stored: Stored[Service], number: int) -> None:
         running = self._running.get((stored.uid, number))
@@ -265,12 +279,18 @@ def _node_ports(service: Service) -> list[int]:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end, then close that direction only: the other may still have much to say."""
-    while data := await reader.read(_COPY_BYTES):
-        writer.write(data)
-        await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
+    """Copy until the end, then close that direction only: the other may still have much to say.
+
+    A side that breaks takes the other with it; the copy in the other direction then ends too.
+    """
+    try:
+        while data := await reader.read(_COPY_BYTES):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+    except OSError:
+        writer.transport.abort()
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

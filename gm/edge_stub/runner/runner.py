@@ -156,6 +156,7 @@ class Runner:
                 group,
                 node=name,
                 address=self.settings.address,
+                any_service=self.settings.any_pod,
             )
             services = Informer(node.client, SERVICES, Service, namespace=self.settings.namespace)
             services.add_handler(ports.on_event)

@@ -215,6 +215,29 @@ async def test_a_pod_that_refuses_is_passed_over(node: Edge) -> None:
         assert len(pods) == 2
 
 
+async def test_a_guest_forwards_ports_of_sedna_objects_only(node: Edge) -> None:
+    """Other people's Services are other people's."""
+    owner = {"apiVersion": "sedna.io/v1alpha1", "kind": "X", "name": "x", "uid": "u"}
+    async with node.running(any_pod=False), node.cluster.client() as client:
+        others = await create_service(node.cluster, "others")
+        sednas = await create_service(node.cluster, "sednas")
+        references = [{**owner, "controller": True}]
+        await client.patch(
+            SERVICES, node.cluster.key("sednas"), {"metadata": {"ownerReferences": references}}
+        )
+
+        async def is_listening() -> bool:
+            with contextlib.suppress(ConnectionRefusedError):
+                _, writer = await asyncio.open_connection(node.address, sednas)
+                writer.close()
+                return True
+            return False
+
+        await node.cluster.wait_for(is_listening, what="a listener")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(node.address, others)
+
+
 async def test_open_connections_end_with_the_runner(node: Edge) -> None:
     """A peer must not wait for ever."""
     async with node.running():
