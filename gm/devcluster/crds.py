@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from gm.api.meta import Json, ResourceType
 from gm.devcluster import structural
-from gm.devcluster.columns import DEFAULT, name_column
+from gm.devcluster.cells import name_column
+from gm.devcluster.columns import DEFAULT
 from gm.devcluster.custom import CustomBehaviour, custom_schema, printer_column
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.jsonpath import JsonPathError, compile_path

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gm.api.meta import Json
-from gm.devcluster.columns import human_duration, seconds_of
+from gm.devcluster.cells import human_duration, seconds_of
 from gm.devcluster.definitions import definitions
 from gm.devcluster.info import Column, ResourceInfo
 from gm.devcluster.jsonpath import JsonPathError, compile_path, text

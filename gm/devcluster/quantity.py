@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_UP, Context, Decimal, localcontext
 
 __all__ = ["QuantityError", "canonical", "value"]
 
@@ -13,6 +13,7 @@ _DECIMAL = {
 }  # fmt: skip
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _NANO = Decimal("1e-9")
+_EXACT = Context(prec=80)  # more digits than any quantity has
 
 
 class QuantityError(ValueError):
@@ -36,17 +37,22 @@ def _parse(text: str) -> tuple[Decimal, str]:
         found, family = number.scaleb(int(suffix[1:])), "exponent"
     else:
         raise QuantityError("unable to parse quantity's suffix")
-    return found.quantize(_NANO, ROUND_UP) if found % _NANO else found, family
+    return found.quantize(_NANO, ROUND_UP), family
 
 
 def value(text: str | int | float) -> Decimal:
     """The number that a quantity stands for. Raises: QuantityError."""
-    return _parse(str(text))[0]
+    with localcontext(_EXACT):
+        return _parse(str(text))[0]
 
 
 def canonical(text: str | int | float) -> str:
     """The quantity with the largest suffix that leaves an integer. Raises: QuantityError."""
-    number, family = _parse(str(text))
+    with localcontext(_EXACT):
+        return _spell(*_parse(str(text)))
+
+
+def _spell(number: Decimal, family: str) -> str:
     if not number:
         return "0"
     if family == "binary" and number == number.to_integral_value() and abs(number) >= 1024:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gm.api.meta import Json
-from gm.devcluster.columns import NAME_DESCRIPTION
+from gm.devcluster.cells import NAME_DESCRIPTION
 from gm.devcluster.info import ResourceInfo
 
 __all__ = ["partial", "render"]
