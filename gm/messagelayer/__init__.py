@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gm.messagelayer.hub import Hub, NodeStatus
+from gm.messagelayer.hub import Hub, NodeStatus, Onlooker
 from gm.messagelayer.message import (
     DELETE,
     DOWN,
@@ -23,6 +23,7 @@ from gm.messagelayer.record import Claim, Holder, MemoryRecord, Record
 from gm.messagelayer.reports import ReportLimits
 from gm.messagelayer.server import Server
 from gm.messagelayer.session import Timing
+from gm.messagelayer.shards import ShardConflict, ShardedRecord, ShardStore
 
 __all__ = [
     "DELETE",
@@ -39,10 +40,14 @@ __all__ = [
     "MalformedFrame",
     "MemoryRecord",
     "NodeStatus",
+    "Onlooker",
     "Record",
     "Report",
     "ReportLimits",
     "Server",
+    "ShardConflict",
+    "ShardStore",
+    "ShardedRecord",
     "Timing",
     "V1Message",
     "WireKey",

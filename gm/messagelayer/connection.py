@@ -251,6 +251,7 @@ class Connection(asyncio.Protocol):
         )
         self._session = session = self._host.make_session(self.node, self._protocol.subprotocol)
         session.wake, session.resume_reading = self._wake, self._resume_reading
+        session.silent_seconds = self._silent_seconds
         self._resume_reading()
         logger.info(
             "node connected",
@@ -384,6 +385,10 @@ class Connection(asyncio.Protocol):
                 logger.warning("no progress on the link", extra={"node": self.node})
                 self._protocol.fail(1011, "no progress on the link")
                 self._transport.abort()
+
+    def _silent_seconds(self) -> float:
+        assert self._liveness is not None, "only an open connection has a session"
+        return self._liveness.silent_seconds(self._loop.time())
 
     def _gone_out(self) -> int:
         """Bytes that the peer's kernel has acknowledged."""

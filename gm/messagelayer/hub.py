@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -19,21 +20,40 @@ from gm.messagelayer.record import MemoryRecord, Record
 from gm.messagelayer.reports import ReportLimits, ReportQueue
 from gm.messagelayer.session import NODE_GONE, REPLACED, Gate, NodeState, Session
 
-__all__ = ["Hub", "NodeStatus"]
+__all__ = ["Hub", "NodeStatus", "Onlooker"]
 
 logger = logging.getLogger(__name__)
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as it is now, for people, metrics and tests."""
+    """A node as it is now, for people, metrics and tests.
+
+    ``lacking`` is what the node lacks, or has a version of that it shall not hold, as far as
+    known; ``pending`` counts it. ``silent_seconds`` is how long ago the last byte came from it.
+    """
 
     name: str
     connected: bool
     protocol: str = ""
     desired: int
     pending: int
+    lacking: tuple[WireKey, ...] = ()
     held: tuple[WireKey, ...]
     quarantined: dict[WireKey, str]
+    silent_seconds: float | None = None
+
+
+class Onlooker(Protocol):
+    """Told, synchronously, of whatever makes a node look different; it only takes a note."""
+
+    def joined(self, node: str) -> None:
+        """``node`` has a session, a new one."""
+
+    def left(self, node: str, *, silent_seconds: float) -> None:
+        """``node`` has no session any more, and has said nothing for so long before."""
+
+    def changed(self, node: str) -> None:
+        """Desired state of ``node`` is another one."""
 
 
 class Hub:
@@ -48,6 +68,7 @@ class Hub:
     ) -> None:
         self.record: Record = record or MemoryRecord()
         self.counters: Counter[str] = Counter()
+        self.onlooker: Onlooker | None = None
         self._namespace = namespace
         self._nodes: dict[str, NodeState] = {}
         self._expected: set[str] = set()
@@ -150,15 +171,29 @@ class Hub:
         if state is None:
             return None
         session = state.session
+        if session is not None:
+            lacking = session.lacking()
+        else:
+            lacking = state.desired if state.lacking is None else state.lacking
         return NodeStatus(
             name=node,
             connected=session is not None,
             protocol=session.protocol if session else "",
             desired=len(state.desired),
-            pending=session.pending if session else len(state.desired),
+            pending=len(lacking),
+            lacking=tuple(sorted(lacking)),
             held=tuple(session.held()) if session else (),
             quarantined=dict(state.quarantined),
+            silent_seconds=session.silent_seconds() if session else None,
         )
+
+    def known_nodes(self) -> list[str]:
+        """Names of the nodes that are connected or shall hold something."""
+        return list(self._nodes)
+
+    async def wait_open(self) -> None:
+        """Return once desired state is full."""
+        await self._opened.wait()
 
     # What the server does.
 
@@ -182,6 +217,8 @@ class Hub:
             self.counters["sessions_replaced"] += 1
             logger.warning("session replaced by a newer connection", extra={"node": node})
             older.close(REPLACED, "replaced by a newer connection of this node")
+        if self.onlooker is not None:
+            self.onlooker.joined(node)
         return session
 
     def detach(self, session: Session) -> None:
@@ -189,8 +226,11 @@ class Hub:
         state = self._nodes.get(session.node)
         if state is not None and state.session is session:
             state.session = None
+            state.lacking = frozenset(session.lacking())
             self._sessions -= 1
             self._forget_if_idle(state)
+            if self.onlooker is not None:
+                self.onlooker.left(state.name, silent_seconds=session.silent_seconds())
 
     def submit(self, report: Report) -> bool:
         """Take a report in; False: read no more from this node until ``resume_reading``."""
@@ -213,6 +253,10 @@ class Hub:
         state.quarantined.pop(key, None)
         if state.session is not None:
             state.session.changed(key)
+        elif state.lacking is not None:
+            state.lacking |= {key}
+        if self.onlooker is not None:
+            self.onlooker.changed(state.name)
 
     def _settle(self) -> None:
         """Open the gate when nothing is missing any more, and tell the sessions."""

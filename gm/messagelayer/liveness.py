@@ -39,6 +39,10 @@ class Liveness:
         self._heard = now
         self._is_probing = False
 
+    def silent_seconds(self, now: float) -> float:
+        """How long ago something came in."""
+        return now - self._heard
+
     @property
     def deadline(self) -> float:
         """When to :meth:`check` next."""

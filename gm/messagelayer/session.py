@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import msgspec
@@ -94,12 +94,14 @@ class Gate(Protocol):
 class NodeState:
     """What the hub knows of one node; its session reads it and notes what it quarantines."""
 
-    __slots__ = ("desired", "name", "quarantined", "session")
+    __slots__ = ("desired", "lacking", "name", "quarantined", "session")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.desired: dict[WireKey, Desired] = {}
         self.session: Session | None = None
+        self.lacking: frozenset[WireKey] | None = None
+        """What the node lacks while it has no session; None: it had none since GM started."""
         self.quarantined: dict[WireKey, str] = {}
 
 
@@ -112,6 +114,7 @@ class Session(abc.ABC):
         self.node = state.name
         self.wake: Callable[[], None] = _nobody
         self.resume_reading: Callable[[], None] = _nobody
+        self.silent_seconds: Callable[[], float] = _just_now
         self._state, self._gate = state, gate
         self._max_frame_bytes = max_frame_bytes
         self._queue: dict[WireKey, None] = {}  # keys to look at, in order, each once
@@ -133,8 +136,12 @@ class Session(abc.ABC):
         """When to poll again although nothing happens."""
 
     @property
-    @abc.abstractmethod
     def pending(self) -> int:
+        """How much the node lacks."""
+        return len(self.lacking())
+
+    @abc.abstractmethod
+    def lacking(self) -> Collection[WireKey]:
         """Objects of which the node does not have, as far as known, the desired version."""
 
     @abc.abstractmethod
@@ -187,6 +194,11 @@ class Session(abc.ABC):
 
     def _log(self, message: str, reason: str) -> None:
         logger.warning(message, extra={"node": self.node, "reason": reason})
+
+
+def _just_now() -> float:
+    """Nobody measures silence."""
+    return 0.0
 
 
 def _nobody() -> None:

@@ -8,7 +8,7 @@ it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gm.messagelayer.message import (
     UP,
@@ -102,15 +102,14 @@ class V1Session(Session):
         times += [next(iter(self._unconfirmed.values()))] if self._unconfirmed else []
         return min(times, default=None)
 
-    @property
-    def pending(self) -> int:
+    def lacking(self) -> Collection[WireKey]:
         """See :class:`Session`."""
         if not self._is_started:
-            return len(self._state.desired)
+            return self._state.desired.keys()
         keys = {*self._queue, *self._again, *self._changes, *(self._committing or ())}
         if self._flight is not None:
             keys.add(self._flight[0])
-        return len(keys)
+        return keys
 
     def held(self) -> list[WireKey]:
         """See :class:`Session`: what the record has, which the node may hold."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gm import __version__
 from gm.messagelayer.message import Desired, MalformedFrame, Report, WireKey, check_json
 from gm.messagelayer.session import Action, Close, Gate, NodeState, Send, Session, Timing
@@ -62,12 +64,11 @@ class V2Session(Session):
         """See :class:`Session`."""
         return None if self._is_greeted else self._hello_by
 
-    @property
-    def pending(self) -> int:
+    def lacking(self) -> Collection[WireKey]:
         """See :class:`Session`."""
         if not self._is_started:
-            return len(self._state.desired)
-        return len({*self._queue, *self._flight})
+            return self._state.desired.keys()
+        return {*self._queue, *self._flight}
 
     def held(self) -> list[WireKey]:
         """See :class:`Session`."""

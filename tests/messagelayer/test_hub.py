@@ -98,6 +98,63 @@ def test_status_tells_what_a_node_holds_and_lacks() -> None:
     assert (status(hub).pending, status(hub).held) == (0, (key("d"),))
 
 
+def test_status_of_a_node_that_left_tells_what_it_lacked_and_what_changed_since() -> None:
+    """Not its whole desired state, which it may well hold."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    hub.put(NODE, desired("e"))
+    session = connected(hub)
+    for number in (1, 2):
+        assert len(session.poll(number, room=True)) == 2
+        session.ponged(number, number)
+    hub.detach(session)
+    assert (status(hub).pending, status(hub).lacking) == (0, ())
+    hub.put(NODE, desired("e", version=2))
+    hub.remove(NODE, key("d"))
+    assert status(hub).lacking == (key("d"), key("e"))
+    assert status(hub).silent_seconds is None
+
+
+class Notes:
+    """An onlooker that writes down."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, str, float]] = []
+
+    def joined(self, node: str) -> None:
+        self.taken.append(("joined", node, 0))
+
+    def left(self, node: str, *, silent_seconds: float) -> None:
+        self.taken.append(("left", node, silent_seconds))
+
+    def changed(self, node: str) -> None:
+        self.taken.append(("changed", node, 0))
+
+
+def test_onlooker_is_told_of_links_and_of_changes_only() -> None:
+    """Once for each; the end of a session that was replaced is none of the node."""
+    hub = open_hub()
+    hub.onlooker = notes = Notes()
+    hub.put(NODE, desired("d"))
+    hub.put(NODE, desired("d"))
+    older, newer = attached(hub), attached(hub)
+    newer.silent_seconds = lambda: 12.5
+    assert status(hub).silent_seconds == 12.5
+    hub.detach(older)
+    hub.remove(NODE, key("d"))
+    hub.remove(NODE, key("d"))
+    assert hub.known_nodes() == [NODE]
+    hub.detach(newer)
+    assert hub.known_nodes() == []
+    assert notes.taken == [
+        ("changed", NODE, 0),
+        ("joined", NODE, 0),
+        ("joined", NODE, 0),
+        ("changed", NODE, 0),
+        ("left", NODE, 12.5),
+    ]
+
+
 def test_replaced_session_can_not_detach_the_newer_one() -> None:
     """Compare and remove."""
     hub = open_hub()

@@ -23,6 +23,7 @@ def test_anything_that_comes_in_keeps_it_alive() -> None:
     assert link.check(120, gone_out=0) is Verdict.ALIVE
     assert link.check(130, gone_out=0) is Verdict.PROBE
     link.heard(149)
+    assert link.silent_seconds(151) == 2
     assert link.check(150, gone_out=0) is Verdict.ALIVE
     assert link.deadline == 169
 
