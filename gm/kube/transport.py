@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -27,6 +28,12 @@ Observer = Callable[[str, str, int], None]
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 30  # silence while an answer is due; long lists keep sending, so no total limit
 _MESSAGE_CHARACTERS = 500
+_LARGE_BYTES = 512 * 1024
+
+
+def _sendable(body: bytes | None) -> bytes | io.BytesIO | None:
+    """``body`` as aiohttp wants it: large ones as a file, sent in chunks."""
+    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -197,7 +204,7 @@ class Transport:
             if authorization is not None:
                 sent["Authorization"] = authorization
             async with self._session.request(
-                method, url, headers=sent, data=body, timeout=timeout, **self._extra
+                method, url, headers=sent, data=_sendable(body), timeout=timeout, **self._extra
             ) as response:
                 if self._observe is not None:
                     self._observe(method, target, response.status)
