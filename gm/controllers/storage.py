@@ -18,12 +18,14 @@ _DOWNLOADS_VOLUME = "sedna-storage-initializer"
 class Location(msgspec.Struct, frozen=True, kw_only=True):
     """URLs that a worker is told in environment variable ``variable``.
 
-    With ``create`` the directory of a host path is made where it does not exist: a kubelet would
-    otherwise leave the worker in ContainerCreating until somebody makes it.
+    ``source`` is where they were written, for messages; without it, the variable. With ``create``
+    the directory of a host path is made where it does not exist: a kubelet would otherwise leave
+    the worker in ContainerCreating until somebody makes it.
     """
 
     variable: str
     urls: tuple[str, ...]
+    source: str = ""
     create: bool = False
     credentials: S3Credentials | None = None
 
@@ -51,7 +53,7 @@ class Storage(msgspec.Struct, frozen=True):
         for location in locations:
             paths = []
             for url in location.urls:
-                match parse_url(url, field=location.variable):
+                match parse_url(url, field=location.source or location.variable):
                     case HostPath() as host:
                         place = HostPath(host.directory, host.directory)  # files share a mount
                         directories[place] = directories.get(place, False) or location.create

@@ -250,6 +250,7 @@ def _locations(world: World, worker: Worker) -> tuple[tuple[Location, ...], S3Cr
             Location(
                 variable="TRAIN_DATASET_URL",
                 urls=(data.url,),
+                source=f"Dataset {worker.dataset}: spec.url",
                 credentials=_credentials(world, data.credential_name),
             )
         )
@@ -261,6 +262,7 @@ def _model(world: World, model: Model, variable: str) -> Location:
     return Location(
         variable=variable,
         urls=(model.spec.url,),
+        source=f"Model {model.metadata.name}: spec.url",
         create=True,
         credentials=_credentials(world, model.spec.credential_name),
     )

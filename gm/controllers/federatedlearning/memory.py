@@ -38,17 +38,23 @@ class ChildCache(Generic[T]):
         self._changed: OwnWrites[T] = OwnWrites()
         self._deleted: dict[str, tuple[float, datetime]] = {}
 
-    def seen(self, event: Event[T]) -> None:
-        """The informer has caught up with this key; call it with every event."""
+    def seen(self, event: Event[T]) -> bool:
+        """The informer has caught up with this key; call it with every event.
+
+        Returns: whether it tells more than the API server's answer to our own write did.
+        """
         stored = event.new or event.old
         if stored is None:
-            return
-        made = self._made.get(stored.key)
-        if made is not None and made[1].uid == stored.uid:
-            del self._made[stored.key]
+            return False
         if event.type is EventType.DELETED:
             self._deleted.pop(stored.uid, None)
             self._changed.forget(stored.key)
+        made = self._made.get(stored.key)
+        if made is None or made[1].uid != stored.uid:
+            return True
+        del self._made[stored.key]
+        is_ours = made[1].resource_version == stored.resource_version
+        return event.type is EventType.DELETED or not is_ours
 
     def made(self, stored: Stored[T]) -> None:
         """The API server has just told us that ``stored`` exists, or looks like this now."""

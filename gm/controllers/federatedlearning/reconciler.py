@@ -108,14 +108,15 @@ class JobReconciler:
         self._queue.add(job.key)
 
     async def _on_pod(self, event: Event[Pod]) -> None:
-        self._pods.seen(event)
+        is_news = self._pods.seen(event)
         if event.type is EventType.DELETED and event.old is not None:
             self._departed.add(event.old)
-        self._wake_owner(event)
+        if is_news:
+            self._wake_owner(event)
 
     async def _on_service(self, event: Event[Service]) -> None:
-        self._services.seen(event)
-        self._wake_owner(event)
+        if self._services.seen(event):
+            self._wake_owner(event)
 
     def _wake_owner(self, event: Event[Pod] | Event[Service]) -> None:
         child = event.new or event.old
@@ -159,7 +160,8 @@ class JobReconciler:
         if job is None or job.view.metadata.deletion_timestamp is not None:
             return Result()  # owner references let the garbage collector remove the children
         secrets: dict[str, Secret | None] = {}
-        owner_is_read = False
+        # children that this very pass makes first can not be gone with their owner
+        must_read_owner = self._was_started(job)
         outcome = Outcome(problems=[])
         for _ in range(_MAX_ROUNDS):
             world = self._world(job, secrets)
@@ -169,11 +171,11 @@ class JobReconciler:
             if decided.secrets:
                 secrets |= await self._read_secrets(key.namespace, decided.secrets)
                 continue
-            if decided.create and self._was_started(job) and not owner_is_read:
+            if decided.create and must_read_owner:
                 live = await self._live(job)
                 if live is None:
                     return Result()
-                owner_is_read = True
+                must_read_owner = False
                 if live.resource_version != job.resource_version:
                     job = live
                     continue

@@ -153,7 +153,7 @@ def _failure(world: World, aggregator: WorkerState, trainers: Sequence[WorkerSta
     if aggregator.phase == Phase.FAILED:
         return _obituary(aggregator, limit)
     lost = [state for state in trainers if state.phase == Phase.FAILED]
-    needed = world.job.view.spec.min_participants or len(trainers)
+    needed = min(world.job.view.spec.min_participants or len(trainers), len(trainers))
     if len(trainers) - len(lost) >= needed:
         return None
     told = "; ".join(_obituary(state, limit) for state in lost)

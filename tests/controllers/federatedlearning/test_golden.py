@@ -16,8 +16,10 @@ import pytest
 
 from gm.api.core import Secret
 from gm.api.sedna import Dataset, FederatedLearningJob, Model
+from gm.controllers.federatedlearning.status import notices
 from gm.controllers.federatedlearning.world import JobSettings, World
-from tests.controllers.support import NOW, golden, node, settle, view
+from gm.controllers.reports import TrainingUpdate
+from tests.controllers.support import NOW, golden, node, set_pods, settle, view, with_status
 
 Pod = dict[str, Any]
 
@@ -238,3 +240,51 @@ def test_pods_that_sedna_left_are_adopted(name: str) -> None:
     assert len(decided.patch) == 3
     assert decided.status is not None
     assert decided.status["active"] == 3
+
+
+FIELDS = ("phase", "active", "succeeded", "failed")
+
+
+def told(status: dict[str, Any]) -> dict[str, Any]:
+    """What a status says in Sedna's fields, times left out."""
+    kept = ("type", "status", "reason", "message")
+    return {
+        **{field: status.get(field) for field in FIELDS},
+        "started": "startTime" in status,
+        "completed": "completionTime" in status,
+        "conditions": [
+            {field: condition[field] for field in kept if field in condition}
+            for condition in status.get("conditions") or []
+        ],
+    }
+
+
+@pytest.mark.parametrize("name", ["fl-hostpath", "fl-s3"])
+def test_statuses_are_what_sedna_writes_but_for_the_intended_differences(name: str) -> None:
+    """Replayed: pods run, a round is reported, pods succeed."""
+    recording = golden(name)
+    steps = {step["step"]: step for step in recording["steps"]}
+
+    def theirs(step: str) -> dict[str, Any]:
+        key = next(k for k in steps[step]["statuses"] if k.startswith("FederatedLearningJob/"))
+        return told(steps[step]["statuses"][key])
+
+    def ours() -> dict[str, Any]:
+        return told(msgspec.json.decode(seen.job.raw)["status"])
+
+    seen, _ = settle(world_of(recording, JobSettings(aggregation_service="clusterDNS")))
+    # contract.md 4, "(ours: Pending until every worker runs)"
+    assert ours() == theirs("applied") | {"phase": "Pending"}
+    seen, _ = settle(set_pods(seen, "Running"))
+    assert ours() == theirs("pods running")
+    status = msgspec.json.decode(seen.job.raw)["status"]
+    report = TrainingUpdate(
+        node="edge1", round=1, reached_at="2026-11-30 01:00:00", metrics={"accuracy": "0.91"}
+    )
+    report.apply(status, NOW)
+    seen = with_status(seen, status)
+    assert ours() == theirs("round 1 reported")
+    seen, _ = settle(set_pods(seen, "Succeeded"))
+    assert ours() == theirs("pods succeeded")
+    events = notices(status, msgspec.json.decode(seen.job.raw)["status"])
+    assert [msgspec.structs.asdict(e) for e in events] == steps["pods succeeded"]["events"]

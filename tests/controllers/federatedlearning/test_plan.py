@@ -270,7 +270,9 @@ def test_a_spec_that_can_not_work_gets_a_condition_P0_024(change: dict[str, Any]
 def test_a_url_that_nobody_can_read_gets_a_condition_P0_024(url: str) -> None:
     """Only the Model is wrong, but the job is what people look at."""
     decided = plan(world(models={"m": model(url=url)}))
-    assert conditions(decided)["InvalidSpec"]["reason"] == "InvalidSpec"
+    told = conditions(decided)["InvalidSpec"]
+    assert told["reason"] == "InvalidSpec"
+    assert "Model m: spec.url" in told["message"]
     assert not decided.create
 
 

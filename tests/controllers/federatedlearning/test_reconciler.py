@@ -6,6 +6,7 @@ import asyncio
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 
 from gm.api.resources import (
@@ -517,3 +518,92 @@ async def test_a_suspended_job_stops_and_is_resumed_P2_101(site: Site) -> None:
         await site.wait_pods(3)
         await site.set_phase("Running")
         await site.wait_phase("Running")
+
+
+async def test_a_pod_of_ours_without_labels_is_adopted_P0_021(site: Site) -> None:
+    """No cache shows it, its name is taken, its owner is this job."""
+    await site.references(trainers=1)
+    created = await site.submit(trainers=1)
+    owner = {
+        "apiVersion": FEDERATED_LEARNING_JOBS.api_version,
+        "kind": FEDERATED_LEARNING_JOBS.kind,
+        "name": "job",
+        "uid": created["metadata"]["uid"],
+        "controller": True,
+    }
+    spec = template(nodeName=site.node("cloud"))["spec"]
+    pod = {"metadata": {"name": "job-aggregation", "ownerReferences": [owner]}, "spec": spec}
+    await site.create(PODS, pod)
+    async with site.gm():
+        pods = await site.wait_pods(2)
+        await site.wait_status(lambda s: s.get("active") == 2)
+    annotations = pods["job-aggregation"]["metadata"]["annotations"]
+    assert annotations["sedna.io/worker"] == "aggregation-0"
+
+
+async def test_a_removal_that_takes_long_is_told(site: Site) -> None:
+    """Object, node and since when; of a predecessor's pod as of our own."""
+    await site.references(trainers=1)
+    site.settings = msgspec.structs.replace(site.settings, removal_patience_seconds=1)
+    async with site.gm():
+        await site.run_job(trainers=1)
+        await site.delete(PODS, "job-train-0")
+        status = await site.wait_status(lambda s: condition(s, "WaitingForRemoval"))
+        told = condition(status, "WaitingForRemoval")
+        assert told is not None
+        assert "Pod job-train-0 on node" in told["message"]
+        await site.delete(FEDERATED_LEARNING_JOBS, "job")
+        await site.delete(SERVICES, "job-aggregation")
+        await site.delete(PODS, "job-aggregation")
+        await site.submit(trainers=1)
+        await site.wait_status(
+            lambda s: (
+                "Pod job-aggregation on node"
+                in (condition(s, "WaitingForRemoval") or {}).get("message", "")
+            )
+        )
+        await site.cluster.finish_delete("job-aggregation")
+        await site.cluster.finish_delete("job-train-0")
+        await site.wait_pods(2)
+        await site.wait_status(lambda s: not condition(s, "WaitingForRemoval"))
+
+
+async def test_a_delete_that_fails_is_tried_again(site: Site) -> None:
+    """The others of the same pass are deleted all the same."""
+    await site.references()
+    failures = 2
+
+    def fail(call: Call) -> ServiceError | None:
+        nonlocal failures
+        if call.verb == "delete" and call.name == "job-train-0" and failures:
+            failures -= 1
+            return api_error("delete pods", code=500, reason="Boom")
+        return None
+
+    site.faults.fail = fail
+    async with site.gm():
+        await site.run_job()
+        await site.patch(FEDERATED_LEARNING_JOBS, "job", {"spec": {"runPolicy": {"suspend": True}}})
+
+        async def all_leave() -> bool:
+            pods = await site.pods()
+            return all("deletionTimestamp" in p["metadata"] for p in pods.values())
+
+        await site.cluster.wait_for(all_leave)
+
+
+async def test_cluster_dns_is_kept_by_a_job_that_was_made_with_it(site: Site) -> None:
+    """A change of the setting holds for new jobs."""
+    await site.references()
+    node_port = site.settings
+    site.settings = msgspec.structs.replace(node_port, aggregation_service="clusterDNS")
+    async with site.gm():
+        before = await site.run_job()
+    env = env_of(before["job-train-0"])
+    assert env["AGG_IP"] == f"job-aggregation.{site.namespace}"
+    site.settings = node_port
+    async with site.gm():
+        await site.run_job("other")
+        assert uids(await site.pods()) == uids(before)
+        services = {s["metadata"]["name"]: s["spec"]["type"] for s in await site.services()}
+    assert services == {"job-aggregation": "ClusterIP", "other-aggregation": "NodePort"}
