@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from gm.api.meta import Json
 
 __all__ = [
-    "config_map",
     "core_event",
     "custom_resource_definition",
     "deployment",
@@ -224,10 +223,6 @@ def secret(obj: Json) -> None:
         data = obj.setdefault("data", {})
         for key, value in plain.items():
             data[key] = base64.b64encode((value or "").encode()).decode()
-
-
-def config_map(_obj: Json) -> None:
-    """A config map has no defaults."""
 
 
 def core_event(obj: Json) -> None:
