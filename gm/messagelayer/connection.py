@@ -31,7 +31,7 @@ from gm.messagelayer.hub import Hub
 from gm.messagelayer.liveness import Liveness, Verdict
 from gm.messagelayer.message import MalformedFrame, server_frame
 from gm.messagelayer.record import Claim
-from gm.messagelayer.session import Action, Close, Commit, Ping, Send, Session, Timing
+from gm.messagelayer.session import REVOKED, Action, Close, Commit, Ping, Send, Session, Timing
 from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Connection", "Host"]
@@ -101,6 +101,7 @@ class Connection(asyncio.Protocol):
         "_opened_at",
         "_phase",
         "_phase_ends",
+        "_proof",
         "_protocol",
         "_pump_handle",
         "_response",
@@ -118,6 +119,7 @@ class Connection(asyncio.Protocol):
         self._phase = _Phase.HANDSHAKE
         self._phase_ends = loop.time() + host.timing.handshake_seconds
         self._response: Response | None = None
+        self._proof = ""
         self._session: Session | None = None
         self._claim: Claim | None = None
         self._liveness: Liveness | None = None
@@ -200,7 +202,7 @@ class Connection(asyncio.Protocol):
                 return
             node = node_name(request.headers)
             tls = self._transport.get_extra_info("ssl_object")
-            self._host.authenticator.check(node, request, tls)
+            self._proof = self._host.authenticator.check(node, request, tls)
             self._response, self.node = response, node
             self._pause_reading()  # no frame may come before the answer is out
             self._host.admit(self, node)
@@ -258,6 +260,12 @@ class Connection(asyncio.Protocol):
             extra={"node": self.node, "protocol": session.protocol, "peer": self._peer()},
         )
         self._claim = session.claim(self._host.hub.record)
+
+    def check_proof(self) -> None:
+        """Close if what proved the node's identity has been revoked since."""
+        is_open = self._phase is _Phase.OPEN
+        if is_open and not self._host.authenticator.is_valid(self.node, self._proof):
+            self.close(REVOKED, "the token of this node was revoked")
 
     # Messages.
 

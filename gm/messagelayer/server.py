@@ -7,16 +7,18 @@ import contextlib
 import ipaddress
 import logging
 import resource
+from typing import Any
 
 from gm.config import WebsocketConfig
 from gm.errors import ConfigError
 from gm.messagelayer.admission import Admission
-from gm.messagelayer.auth import Authenticator, HandshakeRefused, NoAuthenticator
+from gm.messagelayer.auth import Authenticator, HandshakeRefused, make_authenticator
 from gm.messagelayer.connection import Connection
 from gm.messagelayer.hub import Hub
 from gm.messagelayer.session import Gate, NodeState, Session, Timing
 from gm.messagelayer.session_v1 import V1Session
 from gm.messagelayer.session_v2 import V2Session
+from gm.messagelayer.tls import make_tls
 from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Server"]
@@ -28,7 +30,10 @@ _MAX_UNNAMED = 8192  # connections that have no session yet, or no more
 
 
 class Server:
-    """Serve ``hub``'s sessions on a port."""
+    """Serve ``hub``'s sessions on a port.
+
+    Raises: ConfigError when a file that the settings name is missing or wrong.
+    """
 
     def __init__(
         self,
@@ -40,7 +45,8 @@ class Server:
     ) -> None:
         self.hub, self.settings = hub, settings
         self.timing = timing or Timing()
-        self.authenticator = authenticator or NoAuthenticator()
+        self.authenticator = authenticator or make_authenticator(settings)
+        self._tls = make_tls(settings.tls)
         self._connections: set[Connection] = set()
         self._ready, self._empty = asyncio.Event(), asyncio.Event()
         self._empty.set()
@@ -69,6 +75,7 @@ class Server:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.hub.record.run(), name="v1-record")
+                group.create_task(self._reload(), name="reload")
                 self._announce()
                 await loop.create_future()  # until cancelled, or the record fails
         finally:
@@ -126,9 +133,16 @@ class Server:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         address, port = self.settings.address, self.settings.port
+        tls: dict[str, Any] = {}
+        if self._tls is not None:
+            tls = {
+                "ssl": self._tls.context,
+                "ssl_handshake_timeout": self.timing.handshake_seconds,
+                "ssl_shutdown_timeout": self.timing.close_seconds,
+            }
         try:
             listener = await loop.create_server(
-                lambda: self._connection(loop), address or None, port, backlog=4096
+                lambda: Connection(self, loop), address or None, port, backlog=4096, **tls
             )
         except (OSError, OverflowError) as exc:
             why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
@@ -144,15 +158,28 @@ class Server:
             "message layer listening",
             extra={"address": self.settings.address, "port": self._port},
         )
-        if self.settings.auth == "none" and not _is_loopback(self.settings.address):
+        settings = self.settings
+        if settings.auth == "token" and self._tls is None and not _is_loopback(settings.address):
+            logger.warning(
+                "tokens go over the network in clear text: websocket.tls is not set",
+                extra={"address": settings.address, "port": self._port},
+            )
+        if settings.auth == "none" and not _is_loopback(settings.address):
             logger.warning(
                 "anybody who reaches this port can speak for any node: websocket.auth is none",
                 extra={"address": self.settings.address, "port": self._port},
             )
         self._ready.set()
 
-    def _connection(self, loop: asyncio.AbstractEventLoop) -> Connection:
-        return Connection(self, loop)
+    async def _reload(self) -> None:
+        """Follow certificates and tokens that are rotated."""
+        while True:
+            await asyncio.sleep(self.timing.reload_seconds)
+            if self._tls is not None:
+                self._tls.reload()
+            if self.authenticator.reload():
+                for connection in list(self._connections):
+                    connection.check_proof()
 
     async def _close_all(self) -> None:
         """Say goodbye to everybody, then hang up on those who do not answer in time."""

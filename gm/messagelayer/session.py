@@ -20,6 +20,7 @@ from gm.messagelayer.record import Claim, Record
 __all__ = [
     "NODE_GONE",
     "REPLACED",
+    "REVOKED",
     "SUPERSEDED",
     "Action",
     "Close",
@@ -40,6 +41,8 @@ NODE_GONE = 4002
 """Close code: the Node object was deleted."""
 SUPERSEDED = 4003
 """Close code: another GM serves this node now."""
+REVOKED = 4004
+"""Close code: the token with which the node proved its identity is no longer valid."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     hello_seconds: float = 10.0
     handshake_seconds: float = 10.0
     close_seconds: float = 5.0
+    reload_seconds: float = 5.0  # how often certificates and tokens are looked at
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gm.messagelayer import DOWN, HELLO_V1, UP, WireKey, decode_v1, encode_v1, v2
-from gm.messagelayer.session import NODE_GONE, REPLACED, SUPERSEDED
+from gm.messagelayer.session import NODE_GONE, REPLACED, REVOKED, SUPERSEDED
 from gm.messagelayer.session_v2 import REPORT_WINDOW
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
@@ -54,5 +54,5 @@ def test_v1_examples_are_what_is_sent_and_understood() -> None:
 def test_limits_and_close_codes_are_those_of_the_code() -> None:
     """Numbers that somebody else builds on."""
     codes = set(re.findall(r"^\| (4\d\d\d) \|", TEXT, re.MULTILINE))
-    assert codes == {str(code) for code in (REPLACED, NODE_GONE, SUPERSEDED)}
+    assert codes == {str(code) for code in (REPLACED, NODE_GONE, SUPERSEDED, REVOKED)}
     assert f'"reportWindow":{REPORT_WINDOW}' in TEXT
