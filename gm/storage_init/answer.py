@@ -16,6 +16,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)\Z")
 _STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"\Z')
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?\Z')
 _TRY_LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNHASHED = ("x-amz-server-side-encryption-customer-algorithm",)
 
 
@@ -45,13 +46,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def modified_seconds(self) -> int | None:
         """Last-Modified as seconds since 1970; None without a readable one."""
-        try:
-            moment = parsedate_to_datetime(self.last_modified)
-        except ValueError:
-            return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return int(moment.timestamp()) if moment > datetime(1970, 1, 1, tzinfo=UTC) else None
+        moment = _http_date(self.last_modified)
+        return int(moment.timestamp()) if moment and moment > _EPOCH else None
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -150,11 +146,16 @@ def _retry_after(headers: Mapping[str, str], now: datetime | None) -> float:
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdecimal():
         return float(text)
+    moment = _http_date(text)
+    return max(0, (moment - (now or datetime.now(UTC))).total_seconds()) if moment else 0
+
+
+def _http_date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
     except ValueError:
-        return 0
-    return max(0, (moment.astimezone(UTC) - (now or datetime.now(UTC))).total_seconds())
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _advice(status: int, *, is_s3: bool) -> str:

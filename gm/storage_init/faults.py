@@ -47,7 +47,7 @@ def network_failure(name: str, error: Exception, *, place: str = "") -> Transien
             return Transient(f"no data came in time{place}")
         case aiohttp.TooManyRedirects():
             return DownloadFailed(name, "the server redirects without end", "mend the server")
-        case aiohttp.InvalidURL():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             return DownloadFailed(
                 name, "the url, or what it redirects to, can not be read", "mend the url"
             )

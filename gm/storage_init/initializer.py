@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -84,12 +85,13 @@ class _Job:
 
     async def run(self, pairs: Sequence[Pair]) -> None:
         """Bring all files of ``pairs``; what failed is in ``failures``."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(self._settings.parallel):
-                group.create_task(self._work(), name=f"storage-init-{number}")
-            await self._find(pairs)
-            for _ in range(self._settings.parallel):
-                await self._queue.put(None)
+        with contextlib.closing(self._store):
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._settings.parallel):
+                    group.create_task(self._work(), name=f"storage-init-{number}")
+                await self._find(pairs)
+                for _ in range(self._settings.parallel):
+                    await self._queue.put(None)
 
     async def _find(self, pairs: Sequence[Pair]) -> None:
         sources = Sources(self._store, self._transfer, self._progress, is_taken=self._is_taken)

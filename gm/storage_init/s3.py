@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,7 +22,10 @@ from gm.storage_init.progress import Progress
 from gm.storage_init.settings import Settings
 from gm.storage_init.transfer import persistent
 
-__all__ = ["Bucket", "Found", "Store"]
+__all__ = ["LOOKUPS", "Bucket", "Found", "Store"]
+
+LOOKUPS = 16
+"""Questions that a store is asked at a time."""
 
 _LINK_SECONDS = 3600
 """How long a link is good for; each attempt gets a new one."""
@@ -46,6 +50,12 @@ class Store:
         self._settings, self._progress = settings, progress
         self._client: Any = None
         self._loading = asyncio.Lock()
+        # threads of its own: a store that hangs must not keep others from writing to disk
+        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="s3")
+
+    def close(self) -> None:
+        """Let go of the threads; what they do now, they end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def bucket(self, name: str) -> Bucket:
         """The bucket ``name``, whether or not it exists.
@@ -54,16 +64,28 @@ class Store:
         """
         async with self._loading:
             if self._client is None:
-                self._client = await asyncio.to_thread(_client, self._settings)
-        return Bucket(self._client, name, self._settings, self._progress)
+                loop = asyncio.get_running_loop()
+                self._client = await loop.run_in_executor(self._threads, _client, self._settings)
+        return Bucket(self, self._client, name)
+
+    async def call(self, name: str, function: Callable[[], T]) -> T:
+        """What ``function`` returns, in a thread and with retries; ``name`` is for messages.
+
+        Raises: DownloadFailed.
+        """
+
+        async def attempt() -> T:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, _translated, name, function)
+
+        return await persistent(name, attempt, settings=self._settings, say=self._progress.say)
 
 
 class Bucket:
     """One bucket."""
 
-    def __init__(self, client: Any, name: str, settings: Settings, progress: Progress) -> None:
-        self._client, self.name = client, name
-        self._settings, self._progress = settings, progress
+    def __init__(self, store: Store, client: Any, name: str) -> None:
+        self._store, self._client, self.name = store, client, name
 
     def url(self, key: str) -> str:
         """``key`` as a URL for messages."""
@@ -83,11 +105,11 @@ class Bucket:
 
         Raises: DownloadFailed if neither is there, or nobody may know.
         """
-        status = await self._call(key, lambda: self._head(key))
+        status = await self._store.call(self.url(key), lambda: self._head(key))
         if status == 200:
             return True
         # HEAD has no body: only the list tells why, and whether ``key`` is a directory
-        page = await self._call(key, lambda: self._list(f"{key}/", "", limit=1))
+        page = await self._store.call(self.url(key), lambda: self._list(f"{key}/", "", limit=1))
         if page.get("Contents"):
             return False
         if status == 404:
@@ -101,7 +123,7 @@ class Bucket:
         """
         token, is_empty = "", True
         while True:
-            page = await self._call(prefix, lambda: self._list(prefix, token))  # noqa: B023
+            page = await self._store.call(self.url(prefix), lambda: self._list(prefix, token))  # noqa: B023
             for entry in page.get("Contents", ()):
                 is_empty = False
                 yield Found(entry["Key"], entry["Key"].removeprefix(prefix))
@@ -140,18 +162,6 @@ class Bucket:
         )
         return page
 
-    async def _call(self, key: str, call: Callable[[], T]) -> T:
-        """What ``call`` returns, with retries.
-
-        Raises: DownloadFailed.
-        """
-        name = self.url(key)
-
-        async def attempt() -> T:
-            return await asyncio.to_thread(_translated, name, call)
-
-        return await persistent(name, attempt, settings=self._settings, say=self._progress.say)
-
 
 def _translated(name: str, call: Callable[[], T]) -> T:
     """``call()``, with the client's errors as ours: their texts may hold keys.
@@ -159,6 +169,7 @@ def _translated(name: str, call: Callable[[], T]) -> T:
     Raises: Transient, DownloadFailed.
     """
     from botocore import exceptions
+    from botocore.parsers import ResponseParserError
 
     try:
         return call()
@@ -173,7 +184,13 @@ def _translated(name: str, call: Callable[[], T]) -> T:
         )
     except exceptions.ParamValidationError:
         failure = DownloadFailed(name, "this is no valid bucket or key", "mend the url")
-    except (exceptions.HTTPClientError, exceptions.ResponseParserError):
+    except (ResponseParserError, ValueError):  # ValueError: a size that is no number
+        failure = Transient(
+            "what answers there is no S3 store",
+            "check the store's endpoint (annotation s3-endpoint of the Secret): a console, for "
+            "instance, has another port",
+        )
+    except (exceptions.ConnectionError, exceptions.HTTPClientError):
         failure = Transient(
             "the store can not be reached",
             "check the store's endpoint (annotation s3-endpoint of the Secret) and this node's "
@@ -222,8 +239,10 @@ def _client(settings: Settings) -> Any:
         ) from None
     config = Config(
         signature_version="s3v4" if settings.access_key else UNSIGNED,
-        # a store of one's own has no DNS name for each bucket
-        s3={"addressing_style": "path" if settings.endpoint_url else "auto"},
+        # A store of one's own has no DNS name for each bucket. For AWS "auto" would make links
+        # to the global host, which sends elsewhere for most regions.
+        s3={"addressing_style": "path" if settings.endpoint_url else "virtual"},
+        max_pool_connections=LOOKUPS,
         retries={"total_max_attempts": 1},  # `persistent` repeats, and says so
         connect_timeout=settings.connect_timeout_seconds,
         read_timeout=settings.read_timeout_seconds,

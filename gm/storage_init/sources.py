@@ -17,13 +17,10 @@ from gm.storage_init.index import Index, read_index
 from gm.storage_init.pairs import Pair
 from gm.storage_init.paths import WORK_DIRECTORY, inside, shown
 from gm.storage_init.progress import Progress
-from gm.storage_init.s3 import Bucket, Store
+from gm.storage_init.s3 import LOOKUPS, Bucket, Store
 from gm.storage_init.transfer import Transfer
 
 __all__ = ["Sources"]
-
-_LOOKUPS = 16
-"""Names of an index that are looked up at a time."""
 
 
 class Sources:
@@ -103,7 +100,7 @@ class Sources:
                 yield self._relative(index.base, name, pair.directory)
             return
         bucket, base = await self._store.bucket(index.base.host), index.base.path[1:]
-        for batch in _batches(index.names, _LOOKUPS):
+        for batch in _batches(index.names, LOOKUPS):
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self._look_up(bucket, base, name, pair.directory))
