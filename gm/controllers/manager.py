@@ -12,9 +12,10 @@ import msgspec
 
 from gm.api.meta import ObjectKey, ResourceType
 from gm.api.resources import CUSTOM_RESOURCE_DEFINITIONS, GROUP
-from gm.config import Config
+from gm.config import Config, state_namespace
 from gm.controllers.base import Controller
 from gm.controllers.downstream import Downstream, Sources
+from gm.controllers.edgenodes import EdgeNodes, EdgeNodeSettings
 from gm.controllers.federatedlearning import Caches, JobReconciler, JobSettings
 from gm.controllers.informers import Informers
 from gm.controllers.upstream import Upstream
@@ -58,6 +59,7 @@ class Manager:
         *,
         informer_settings: InformerSettings | None = None,
         job_settings: JobSettings | None = None,
+        edge_node_settings: EdgeNodeSettings | None = None,
         timing: Timing | None = None,
         grace_seconds: float = 5.0,
         connect: Callable[..., Awaitable[Client]] = Client.connect,
@@ -68,6 +70,7 @@ class Manager:
         self.hub = Hub(namespace=config.namespace)
         self._informer_settings = informer_settings
         self._job_settings = job_settings or JobSettings.of(config)
+        self._edge_node_settings = edge_node_settings or EdgeNodeSettings()
         self._timing = timing
         self._grace_seconds = grace_seconds
         self._ready = asyncio.Event()
@@ -109,12 +112,14 @@ class Manager:
         downstream = self._make_downstream(client, recorder, informers)
         controller = self._make_controller(client, recorder, informers)
         upstream = self._make_upstream(client, informers)
+        edge_nodes = self._make_edge_nodes(client, informers)
         self._informers, self._downstream = informers, downstream
         async with (
             _recording(recorder),
             _running("hub", server.run()),
             _running("downstream", downstream.run()),
             _running("informers", informers.run()),
+            _running("edgenodes", edge_nodes.run()),
             _running("inventory", _tell_unserved_kinds(client)),
         ):
             await server.wait_ready()
@@ -159,6 +164,17 @@ class Manager:
             channel_size=self.config.event_channel_size,
             sends_credentials=sends,
             resync_seconds=self.config.min_resync_period_seconds,
+        )
+
+    def _make_edge_nodes(self, client: Client, informers: Informers) -> EdgeNodes:
+        config = self.config
+        return EdgeNodes(
+            self.hub,
+            client,
+            informers.nodes,
+            writer=f"{state_namespace(config)}/{config.namespace or '*'}",
+            is_alone=not config.leader_election.enabled,
+            settings=self._edge_node_settings,
         )
 
     def _make_controller(
