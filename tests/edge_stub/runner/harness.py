@@ -17,7 +17,7 @@ from gm.errors import NotFound
 from tests.cluster.cluster import Cluster
 from tests.edge_stub.runner.support import loopback
 
-__all__ = ["FAST", "Edge", "edge"]
+__all__ = ["FAST", "Edge", "edge", "is_ready", "status", "waiting"]
 
 FAST = Tuning(
     backoff_first_seconds=0.1,
@@ -149,6 +149,18 @@ def is_ready(pod: dict[str, Any]) -> bool:
     """Whether a pod has the condition Ready."""
     conditions = pod["status"].get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def status(pod: dict[str, Any], field: str = "containerStatuses") -> dict[str, Any]:
+    """The status of the pod's first container."""
+    found: dict[str, Any] = (pod["status"].get(field) or [{}])[0]
+    return found
+
+
+def waiting(pod: dict[str, Any]) -> dict[str, Any]:
+    """Why the first container waits."""
+    found: dict[str, Any] = status(pod).get("state", {}).get("waiting", {})
+    return found
 
 
 @contextlib.asynccontextmanager

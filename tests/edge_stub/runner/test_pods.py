@@ -7,21 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gm.api.resources import CONFIG_MAPS, DATASETS, FEDERATED_LEARNING_JOBS, PODS, SECRETS
-from tests.edge_stub.runner.harness import FAST, Edge, is_ready
+from gm.api.resources import DATASETS, FEDERATED_LEARNING_JOBS, PODS
+from tests.edge_stub.runner.harness import Edge, is_ready, status, waiting
 from tests.edge_stub.runner.support import is_alive, pids_in
-
-
-def status(pod: dict[str, Any], field: str = "containerStatuses") -> dict[str, Any]:
-    """The status of the pod's first container."""
-    found: dict[str, Any] = (pod["status"].get(field) or [{}])[0]
-    return found
-
-
-def waiting(pod: dict[str, Any]) -> dict[str, Any]:
-    """Why the first container waits."""
-    found: dict[str, Any] = status(pod).get("state", {}).get("waiting", {})
-    return found
 
 
 async def test_a_pod_runs_to_its_end(node: Edge) -> None:
@@ -114,24 +102,6 @@ async def test_a_grace_period_that_is_shortened_counts(node: Edge) -> None:
         await node.wait_gone("p")
 
 
-async def test_a_crashing_container_is_restarted_with_back_off(node: Edge) -> None:
-    """Restart count, last state, waiting reason, event, and the log of the run before."""
-    async with node.running(msgspec.structs.replace(FAST, backoff_max_seconds=60)):
-        await node.create("p", "echo run $$$$; exit 3")
-        pod = await node.wait("p", lambda pod: status(pod).get("restartCount", 0) >= 2)
-        pod = await node.wait(
-            "p", lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff", "the back-off"
-        )
-        event = await node.wait_event("p", "BackOff")
-        previous = await node.log("p", "--previous")
-    assert status(pod)["lastState"]["terminated"]["exitCode"] == 3
-    assert waiting(pod)["message"].startswith("back-off ")
-    assert f"container=main pod=p_{node.cluster.namespace}(" in waiting(pod)["message"]
-    assert pod["status"]["phase"] == "Running"
-    assert event["type"] == "Warning"
-    assert previous.startswith("run ")
-
-
 async def test_restart_policies_decide_what_an_end_means(node: Edge) -> None:
     """Never: Failed; OnFailure: again; Always: again even after success."""
     async with node.running():
@@ -202,36 +172,6 @@ async def test_a_sidecar_runs_beside_and_is_stopped_at_the_end(node: Edge) -> No
     assert status(pod, "initContainerStatuses")["state"]["terminated"]["exitCode"] == 143
 
 
-async def test_an_unknown_image_waits_and_says_how_to_add_it(node: Edge) -> None:
-    """ErrImageNeverPull, in the container's state and in an event."""
-    async with node.running():
-        await node.create("p", container={"image": "me/unknown:v1"})
-        pod = await node.wait("p", lambda pod: waiting(pod).get("reason") == "ErrImageNeverPull")
-        await node.wait_event("p", "ErrImageNeverPull")
-        await node.delete("p")
-    assert "--image 'me/unknown:v1=PROGRAM ARG...'" in waiting(pod)["message"]
-
-
-async def test_an_image_of_the_table_runs_without_command(node: Edge) -> None:
-    """With the container's args added."""
-    async with node.running(images={"me/echo:v1": ("echo", "from", "the", "table")}):
-        await node.create(
-            "p", container={"image": "me/echo:v1", "args": ["args"]}, restartPolicy="Never"
-        )
-        await node.wait_phase("p", "Succeeded")
-        assert await node.log("p") == "from the table args\n"
-
-
-async def test_a_program_that_does_not_exist_is_a_start_error(node: Edge) -> None:
-    """Exit code 128, and the reason in words."""
-    async with node.running():
-        await node.create("p", container={"command": ["no-such-program"]}, restartPolicy="Never")
-        pod = await node.wait_phase("p", "Failed")
-    ended = status(pod)["state"]["terminated"]
-    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
-    assert 'exec: "no-such-program"' in ended["message"]
-
-
 async def test_a_missing_host_path_holds_the_pod_until_it_is_there(node: Edge) -> None:
     """FailedMount, and ContainerCreating meanwhile."""
     async with node.running():
@@ -256,84 +196,6 @@ async def test_a_missing_host_path_holds_the_pod_until_it_is_there(node: Edge) -
         (node.root / "a" / "b" / "f").write_text("data\n")
         await node.wait_phase("p", "Succeeded")
         assert await node.log("p") == f"data\n{node.root}\n"
-
-
-async def test_secrets_and_config_maps_reach_the_container(node: Edge) -> None:
-    """As variables and as files; one that is missing is waited for."""
-    namespace = node.cluster.namespace
-    async with node.running(), node.cluster.client() as client:
-        await client.create(
-            CONFIG_MAPS,
-            namespace,
-            {"metadata": {"name": "m"}, "data": {"k": "conf"}, "binaryData": {"b": "AP8="}},
-        )
-        await node.create(
-            "p",
-            "echo $S $K; cat /m/k; wc -c < /m/b",
-            restartPolicy="Never",
-            volumes=[{"name": "m", "configMap": {"name": "m"}}],
-            container={
-                "volumeMounts": [{"name": "m", "mountPath": "/m"}],
-                "env": [
-                    {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "key"}}},
-                    {"name": "K", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
-                ],
-            },
-        )
-        pod = await node.wait(
-            "p", lambda pod: waiting(pod).get("reason") == "CreateContainerConfigError"
-        )
-        assert waiting(pod)["message"] == 'secret "s" not found'
-        await client.create(
-            SECRETS, namespace, {"metadata": {"name": "s"}, "data": {"key": "aGlkZGVu"}}
-        )
-        await node.wait_phase("p", "Succeeded")
-        assert (await node.log("p")).split() == ["hidden", "conf", "conf2"]
-
-
-async def test_readiness_decides_whether_a_pod_is_ready(node: Edge) -> None:
-    """And a change of it is told."""
-    volumes = [{"name": "v", "hostPath": {"path": "/v"}}]
-    probe = {"exec": {"command": ["cat", "/vol/ready"]}, "periodSeconds": 1, "timeoutSeconds": 20}
-    async with node.running():
-        await node.create(
-            "p",
-            "sleep 1000",
-            volumes=volumes,
-            container={
-                "volumeMounts": [{"name": "v", "mountPath": "/vol"}],
-                "readinessProbe": {**probe, "failureThreshold": 1},
-            },
-        )
-        await node.wait_event("p", "Unhealthy")
-        pod = await node.wait_phase("p", "Running")
-        assert not is_ready(pod)
-        (node.root / "v" / "ready").touch()
-        await node.wait_ready("p")
-        (node.root / "v" / "ready").unlink()
-        await node.wait("p", lambda pod: not is_ready(pod), "not Ready")
-
-
-async def test_liveness_restarts_and_startup_comes_first(node: Edge) -> None:
-    """A container that a probe condemns gets SIGTERM and is run again."""
-    startup = {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 20}
-    liveness = {**startup, "exec": {"command": ["false"]}, "failureThreshold": 1}
-    async with node.running():
-        await node.create(
-            "p", "sleep 1000", container={"startupProbe": startup, "livenessProbe": liveness}
-        )
-        pod = await node.wait("p", lambda pod: status(pod).get("restartCount", 0) >= 1)
-        await node.wait_event("p", "Killing")
-    assert status(pod)["lastState"]["terminated"]["exitCode"] == 143
-
-
-async def test_a_startup_probe_that_fails_restarts(node: Edge) -> None:
-    """The container never counts as started."""
-    startup = {"exec": {"command": ["false"]}, "failureThreshold": 1, "timeoutSeconds": 20}
-    async with node.running():
-        await node.create("p", "sleep 1000", container={"startupProbe": startup})
-        pod = await node.wait("p", lambda pod: status(pod).get("restartCount", 0) >= 1)
-    assert not status(pod)["started"] or status(pod)["restartCount"] >= 1
 
 
 async def test_a_pod_that_is_active_for_too_long_fails(node: Edge) -> None:
@@ -368,19 +230,6 @@ async def test_addresses_environment_and_host_network(node: Edge) -> None:
         address = pod["status"]["podIP"]
         assert address != node.address
         assert (await node.log("own")).split() == [address, address, node.address, node.name, lc]
-
-
-async def test_the_end_of_the_log_explains_where_a_pod_asks_for_it(node: Edge) -> None:
-    """terminationMessagePolicy FallbackToLogsOnError."""
-    async with node.running():
-        await node.create(
-            "p",
-            "echo the reason >&2; exit 1",
-            restartPolicy="Never",
-            container={"terminationMessagePolicy": "FallbackToLogsOnError"},
-        )
-        pod = await node.wait_phase("p", "Failed")
-    assert status(pod)["state"]["terminated"]["message"] == "the reason\n"
 
 
 async def test_lifecycle_hooks_are_not_run_and_that_is_said(node: Edge) -> None:
