@@ -37,6 +37,10 @@ class Faults:
         """Pods and Services that GM asked for, whatever came of it."""
         return [c for c in self.calls if c.verb == "create" and c.kind in ("Pod", "Service")]
 
+    def job_writes(self) -> list[Call]:
+        """Writes to jobs and their children; events and GM's own records are not counted."""
+        return [c for c in self.calls if c.kind in ("Pod", "Service", "FederatedLearningJob")]
+
     def fail_nth_create(self, number: int) -> None:
         """Let the ``number``th pod or Service never be created, until ``heal``."""
         seen: list[tuple[str, str]] = []
