@@ -10,6 +10,7 @@ from gm.api.meta import Json, ObjectKey
 from gm.devcluster.api import Api
 from gm.devcluster.controller import Controller
 from gm.devcluster.deletion import FOREGROUND, ORPHAN, DeleteOptions, delete
+from gm.devcluster.info import ResourceInfo
 from gm.devcluster.store import Change, Record
 
 __all__ = ["GarbageCollector"]
@@ -56,7 +57,7 @@ class GarbageCollector(Controller[_Place]):
     def reconcile(self, key: _Place) -> float | None:
         """Collect one object, or finish one that waits for its dependents."""
         record = self.store.table(key.table).get(key.key)
-        if record is None:
+        if record is None or self.api.of_table(key.table) is None:
             return None
         if not record.is_deleting:
             self._collect(key, record)
@@ -116,7 +117,8 @@ class GarbageCollector(Controller[_Place]):
         found = []
         for place in sorted(self._dependents.get(uid, ())):
             record = self.store.table(place.table).get(place.key)
-            if record is not None and uid in _owner_uids(record):
+            is_served = self.api.of_table(place.table) is not None
+            if record is not None and is_served and uid in _owner_uids(record):
                 found.append((place, record))
         return found
 
@@ -142,38 +144,38 @@ class GarbageCollector(Controller[_Place]):
             if not dependent.is_deleting:
                 self._collect(dependent_place, dependent)
         if not any(_blocks(dependent, record.uid) for _, dependent in self._records(record.uid)):
-            self._lift(place, record.uid, FOREGROUND)
+            self._lift(place, FOREGROUND)
 
     def _orphan(self, place: _Place, record: Record) -> None:
         for dependent_place, dependent in self._records(record.uid):
             references = dependent.meta.get("ownerReferences") or []
             kept = [r for r in references if r["uid"] != record.uid]
             self._set(dependent_place, dependent, "ownerReferences", kept)
-        self._lift(place, record.uid, ORPHAN)
+        self._lift(place, ORPHAN)
 
-    def _lift(self, place: _Place, uid: str, finalizer: str) -> None:
-        record = self.store.table(place.table).get(place.key)
-        if record is not None and record.uid == uid:
-            kept = [f for f in record.meta.get("finalizers") or () if f != finalizer]
-            self._set(place, record, "finalizers", kept)
+    def _lift(self, place: _Place, finalizer: str) -> None:
+        # Read again: what was done to its dependents may have changed it, if it is one of them.
+        record = self.api.get(self._info(place), place.key)
+        kept = [f for f in record.meta.get("finalizers") or () if f != finalizer]
+        self._set(place, record, "finalizers", kept)
+
+    def _info(self, place: _Place) -> ResourceInfo:
+        info = self.api.of_table(place.table)
+        assert info is not None, "asked before anything is done"
+        return info
 
     def _set(self, place: _Place, record: Record, field: str, values: list[object]) -> None:
-        info = self.api.of_table(place.table)
-        if info is None:
-            return
         meta = {k: v for k, v in record.meta.items() if k != field}
         if values:
             meta[field] = values
-        self.api.commit(info, record, {**record.object, "metadata": meta})
+        self.api.commit(self._info(place), record, {**record.object, "metadata": meta})
 
     def _delete(self, place: _Place, record: Record, policy: str) -> None:
-        info = self.api.of_table(place.table)
-        if info is not None:
-            finalizers = record.meta.get("finalizers") or ()
-            if ORPHAN in finalizers or FOREGROUND in finalizers:
-                policy = ""  # what the object says itself goes first
-            options = DeleteOptions(propagation_policy=policy, uid=record.uid)
-            delete(self.api, info, place.key, options)
+        finalizers = record.meta.get("finalizers") or ()
+        if ORPHAN in finalizers or FOREGROUND in finalizers:
+            policy = ""  # what the object says itself goes first
+        options = DeleteOptions(propagation_policy=policy, uid=record.uid)
+        delete(self.api, self._info(place), place.key, options)
 
 
 def _owner_uids(record: Record) -> tuple[str, ...]:

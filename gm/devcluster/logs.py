@@ -51,7 +51,9 @@ def check_started(pod: Json, container: str) -> None:
     for field in ("containerStatuses", "initContainerStatuses"):
         for entry in status.get(field) or ():
             waiting = (entry.get("state") or {}).get("waiting")
-            if entry.get("name") == container and waiting and not entry.get("lastState"):
+            if entry.get("name") != container or entry.get("lastState"):
+                continue
+            if waiting is not None:
                 name, reason = pod["metadata"]["name"], waiting.get("reason", "")
                 why = f": {reason}" if reason else ""
                 raise bad_request(
@@ -92,8 +94,9 @@ class LogProxy:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def stream(self, request: web.BaseRequest, record: Record) -> web.StreamResponse:
         """Answer ``GET pods/NAME/log``. Raises: StatusError."""

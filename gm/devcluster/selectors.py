@@ -217,8 +217,8 @@ def _parse_term(term: str) -> tuple[str, bool, str]:
 
 def parse_fields(
     text: str, selectable: Collection[str] = ()
-) -> tuple[Callable[[Mapping[str, Any]], bool], str | None]:
-    """A predicate over objects, and the one ``metadata.name`` that it lets through, if any.
+) -> Callable[[Mapping[str, Any]], bool]:
+    """A predicate over objects.
 
     ``selectable`` names the fields beyond metadata.name and metadata.namespace.
     Raises: StatusError (400) for what is no selector, and for other fields.
@@ -228,29 +228,27 @@ def parse_fields(
     for path, _, _ in terms:
         if path not in allowed:
             raise bad_request(f"field label not supported: {path}")
-    name = next((value for path, equal, value in terms if equal and path == "metadata.name"), None)
-
-    def holds(obj: Mapping[str, Any]) -> bool:
-        return all((field_value(obj, path) == value) is equal for path, equal, value in terms)
-
-    return holds, name
+    return lambda obj: all(
+        (field_value(obj, path) == value) is equal for path, equal, value in terms
+    )
 
 
 @dataclass(frozen=True)
 class Selector:
-    """Label and field selector of one request; ``name`` is the only name that can match."""
+    """Label and field selector of one request."""
 
     labels: Callable[[Mapping[str, str]], bool] | None = None
     fields: Callable[[Mapping[str, Any]], bool] | None = None
-    name: str | None = None
 
     @classmethod
     def parse(cls, labels: str, fields: str, selectable: Collection[str] = ()) -> Selector:
         """The selector of a request. Raises: StatusError (400)."""
         if not labels and not fields:
             return EVERYTHING
-        by_field, name = parse_fields(fields, selectable) if fields else (None, None)
-        return cls(parse_labels(labels) if labels else None, by_field, name)
+        return cls(
+            parse_labels(labels) if labels else None,
+            parse_fields(fields, selectable) if fields else None,
+        )
 
     @property
     def is_empty(self) -> bool:

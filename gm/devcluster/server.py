@@ -15,6 +15,7 @@ from gm.devcluster.handlers import Handlers, encode_status
 from gm.devcluster.registry import Registry
 from gm.devcluster.routes import parse_path
 from gm.devcluster.status import StatusError, internal
+from gm.devcluster.watch import cut
 
 __all__ = ["Server"]
 
@@ -43,7 +44,8 @@ class Server:
         except StatusError as error:
             return encode_status(error)
         except ConnectionError:
-            raise  # the client is gone; there is nobody to answer
+            cut(request)  # the client is gone, or what it got is the beginning of something
+            return web.Response(status=500)
         except Exception as error:
             logger.exception("request failed", extra={"path": request.path})
             return encode_status(internal(f"{type(error).__name__}"))

@@ -351,10 +351,19 @@ class Feed:
 
     async def next(self, timeout_seconds: float | None = None) -> list[Change]:
         """Wait for something new, at most ``timeout_seconds``; then it is empty."""
+        is_over = False
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            self._wake.set()
+
+        loop = asyncio.get_running_loop()
+        alarm = None if timeout_seconds is None else loop.call_later(timeout_seconds, end)
         try:
-            async with asyncio.timeout(timeout_seconds):
-                while not (changes := self.take()):
-                    await self._wake.wait()
-        except TimeoutError:
-            return []
+            while not (changes := self.take()) and not is_over:
+                await self._wake.wait()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
         return changes

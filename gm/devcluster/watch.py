@@ -20,7 +20,7 @@ from gm.devcluster.negotiate import Form
 from gm.devcluster.status import Cause, StatusError, expired, invalid
 from gm.devcluster.store import Change, Cursor, Expired, Record, Store, event_line
 
-__all__ = ["WatchOptions", "Watches", "select"]
+__all__ = ["WatchOptions", "Watches", "cut", "select"]
 
 _BATCH = 100
 _SLOW_SECONDS = 30
@@ -81,6 +81,12 @@ def _refuse(field: str, why: str) -> None:
     raise invalid("ListOptions", "meta.k8s.io", "", [cause])
 
 
+def cut(request: web.BaseRequest) -> None:
+    """Close the client's connection at once: what it got so far is not all."""
+    if request.transport is not None:
+        request.transport.abort()
+
+
 def select(change: Change, info: ResourceInfo, options: ListOptions) -> tuple[str, Record] | None:
     """What a watch with these options says of a change: event type and object, or nothing.
 
@@ -92,16 +98,14 @@ def select(change: Change, info: ResourceInfo, options: ListOptions) -> tuple[st
     selector = options.selector
     if selector.is_empty:
         return change.type, change.record
-    matches = selector.matches
-    is_match = matches(info.from_storage(change.record.object))
-    if change.type != "MODIFIED" or change.previous is None:
-        return (change.type, change.record) if is_match else None
-    was_match = matches(info.from_storage(change.previous.object))
-    if is_match:
-        return ("MODIFIED" if was_match else "ADDED"), change.record
-    if not was_match:
-        return None
     last = change.previous
+    was_match = last is not None and selector.matches(info.from_storage(last.object))
+    if change.type != "DELETED" and selector.matches(info.from_storage(change.record.object)):
+        return ("MODIFIED" if was_match else "ADDED"), change.record
+    if last is None or not was_match:
+        return None
+    if change.type == "DELETED":
+        return change.type, change.record
     meta = {**last.meta, "resourceVersion": str(change.revision)}
     return "DELETED", Record(last.key, {**last.object, "metadata": meta}, change.revision)
 
@@ -198,6 +202,9 @@ class Watches:
             await self._write(request, response, encoder.error(expired(str(error))))
         except ConnectionError:
             return response  # the client went away
+        except Exception:
+            cut(request)  # an answer has begun: no other can take its place
+            raise
         return response
 
     async def _follow(
@@ -210,7 +217,8 @@ class Watches:
     ) -> None:
         table = self._store.table(info.storage.qualified)
         now = asyncio.get_running_loop().time
-        ends, marked = now() + options.seconds, now()
+        ends = now() + options.seconds
+        mark = now() + self._bookmark_seconds if options.bookmarks else ends
         # The position is taken and what exists is collected in one step: nothing is missed.
         position = self._store.revision if options.after is None else options.after
         initial = list(table.records(options.listed.namespace)) if options.replay else []
@@ -227,11 +235,11 @@ class Watches:
                         await self._write(request, response, lines)
                     if changes:
                         continue
-                    if options.bookmarks and now() >= marked + self._bookmark_seconds:
-                        marked = now()
+                    if options.bookmarks and now() >= mark:
+                        mark = now() + self._bookmark_seconds
                         revision = max(position, self._store.revision)
                         await self._write(request, response, encoder.bookmark(revision))
-                    await self._wait(cursor, min(ends, marked + self._bookmark_seconds) - now())
+                    await self._wait(cursor, min(ends, mark) - now())
             finally:
                 self._open.discard(cursor)
 
@@ -252,11 +260,11 @@ class Watches:
 
     @staticmethod
     async def _wait(cursor: Cursor, seconds: float) -> None:
+        alarm = asyncio.get_running_loop().call_later(seconds, cursor.wake)
         try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await cursor.wait()
-        except TimeoutError:
-            return
+            await cursor.wait()
+        finally:
+            alarm.cancel()
 
     @staticmethod
     async def _write(request: web.BaseRequest, response: web.StreamResponse, lines: bytes) -> None:
@@ -264,6 +272,5 @@ class Watches:
             async with asyncio.timeout(_SLOW_SECONDS):
                 await response.write(lines)
         except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
+            cut(request)
             raise ConnectionResetError("the client reads too slowly") from None

@@ -139,3 +139,11 @@ async def test_a_controller_that_dies_ends_the_server(
         async with asyncio.timeout(20), running(directory=tmp_path):
             await asyncio.Event().wait()
     assert caught.group_contains(ValueError, match="a bug")
+
+
+async def test_serve_tells_nobody_if_nobody_asks(tmp_path: Path) -> None:
+    """Neither callback nor file is needed."""
+    stopping = asyncio.Event()
+    stopping.set()
+    await serve(ApiServerSettings(directory=tmp_path), stopping)
+    assert not (tmp_path / "ready").exists()

@@ -165,3 +165,21 @@ def test_ipv6_addresses_make_an_ipv6_slice(world: _World) -> None:
     world.service()
     world.pod("a", "fd00::1")
     assert world.slice["addressType"] == "IPv6"
+
+
+def test_a_pod_may_have_an_address_without_a_node(world: _World) -> None:
+    """The node is only told if it is known."""
+    world.service()
+    world.api.create("pods", pod("a", meta={"labels": {"app": "web"}}))
+    world.status("a", {"phase": "Running", "podIP": "10.0.0.1"})
+    (address,) = world.subsets[0]["notReadyAddresses"]
+    assert "nodeName" not in address
+    assert "nodeName" not in world.slice["endpoints"][0]
+
+
+def test_endpoints_may_have_been_deleted_by_hand(world: _World) -> None:
+    """Then there is nothing to remove with the Service."""
+    world.service()
+    world.delete("endpoints", "web")
+    world.delete("services", "web")
+    assert world.api.names("endpoints") == []

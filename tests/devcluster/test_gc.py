@@ -10,7 +10,7 @@ from gm.api.meta import Json
 from gm.devcluster.deletion import DeleteOptions, delete
 from gm.devcluster.gc import GarbageCollector
 from gm.devcluster.namespaces import DefinitionCleaner
-from tests.devcluster.core import Plain, Settler, crd, plain, pod, settle, widget
+from tests.devcluster.core import Plain, Settler, crd, node, plain, pod, settle, widget
 
 WIDGETS = "widgets.example.com"
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -33,6 +33,7 @@ class _World:
         return self.api.create("pods", pod(name, meta={"ownerReferences": references, **meta}))
 
     def delete(self, plural: str, name: str, policy: str = "") -> None:
+        self.settler.settle()
         options = DeleteOptions(propagation_policy=policy)
         delete(self.api.api, self.api.info(plural), self.api.key(plural, name), options)
         self.settler.settle()
@@ -131,10 +132,7 @@ def test_owners_are_in_the_same_namespace(world: _World) -> None:
 
 def test_a_cluster_scoped_owner(world: _World) -> None:
     """Nodes own pods of any namespace."""
-    node = world.api.create(
-        "nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    )
-    world.pod("p", node)
+    world.pod("p", world.api.create("nodes", node("n")))
     assert world.pods == ["p"]
     world.delete("nodes", "n")
     assert world.pods == []
@@ -234,3 +232,45 @@ def test_what_is_known_of_deleted_owners_is_bounded(
 
 def _without_finalizers(obj: Json) -> Json:
     return {**obj, "metadata": {**obj["metadata"], "finalizers": None}}
+
+
+def test_an_object_may_name_itself(world: _World) -> None:
+    """It exists as long as it is there; orphaning it ends well, too."""
+    me = world.owner("w")
+    world.api.patch(
+        WIDGETS,
+        "w",
+        lambda w: {**w, "metadata": {**w["metadata"], "ownerReferences": [_reference(me)]}},
+    )
+    assert world.owners == ["w"]
+    world.delete(WIDGETS, "w", "Orphan")
+    assert world.owners == []
+
+
+def test_objects_whose_kind_is_served_no_more_are_left_alone(world: _World) -> None:
+    """There is no way to write them."""
+    owner = world.owner("w")
+    place = world.api.key(WIDGETS, "w")
+    machine = world.api.create("nodes", node("n"))
+    world.owner("dependent", ownerReferences=[_reference(machine), _reference(owner)])
+    world.api.api.remove(world.api.info(WIDGETS), place)
+    world.pod("p", machine)
+    node_key = world.api.key("nodes", "n")
+    options = DeleteOptions(propagation_policy="Orphan")
+    delete(world.api.api, world.api.info("nodes"), node_key, options)
+    world.api.api.registry.remove_crd("widgets.example.com")
+    world.settler.settle()
+    (left,) = world.api.store.table(WIDGETS).records()
+    assert world.pods == ["p"]
+    assert "deletionTimestamp" not in world.api.get("pods", "p")["metadata"]
+    assert len(left.meta["ownerReferences"]) == 2
+    assert world.api.names("nodes") == []
+
+
+def test_an_object_that_asks_to_orphan_its_own_keeps_that_wish(world: _World) -> None:
+    """The collector deletes it as its finalizer says."""
+    owner = world.owner("w")
+    middle = world.owner("m", ownerReferences=[_reference(owner)], finalizers=["orphan"])
+    world.pod("p", middle)
+    world.delete(WIDGETS, "w")
+    assert (world.owners, world.pods) == ([], ["p"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from gm.devcluster import gojson
 from gm.devcluster.gojson import explain, type_name
 
 
@@ -45,3 +48,14 @@ def test_json_types_have_names() -> None:
         "array",
         "object",
     ]
+
+
+def test_newer_decoders_find_trailing_commas_themselves() -> None:
+    """Python 3.13 points at the comma, not at what follows."""
+    for text, kind, expected in (
+        ('{"a":1 , }', "object", "'}' looking for beginning of object key string"),
+        ("[1,]", "array", "']' looking for beginning of value"),
+    ):
+        message = f"Illegal trailing comma before end of {kind}"
+        error = json.JSONDecodeError(message, text, text.index(","))
+        assert gojson._explain(text, error) == f"invalid character {expected}"

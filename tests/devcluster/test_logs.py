@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientError, web
 
 from gm.api.meta import Json
 from gm.devcluster import logs
 from gm.devcluster.status import StatusError
+from gm.devcluster.store import Store
 from tests.devcluster.core import Http, node, pod
 from tests.devcluster.support import FakeKubelet, serving_kubelet
 
@@ -91,7 +93,6 @@ async def test_what_the_node_refuses_is_passed_on(
     http: Http, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the agent's own words."""
-    from aiohttp import web
 
     async def refuse(self: FakeKubelet, request: web.Request) -> web.StreamResponse:
         del self
@@ -162,8 +163,43 @@ def test_the_address_of_a_node() -> None:
 
 async def test_a_proxy_must_be_entered() -> None:
     """Used outside its block it says so."""
-    from gm.devcluster.store import Store
-
     proxy = logs.LogProxy(Store())
+    await proxy.__aexit__()
     with pytest.raises(RuntimeError, match="not entered"):
         await proxy._relay(None, "", {})  # type: ignore[arg-type]
+
+
+async def test_a_node_that_dies_in_the_middle_of_a_log(
+    http: Http, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream breaks: what came is no complete log."""
+
+    async def die(self: FakeKubelet, request: web.Request) -> web.StreamResponse:
+        del self
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(b"begun\n")
+        assert request.transport is not None
+        await asyncio.sleep(0.05)  # so that the first line is through
+        request.transport.abort()
+        return response
+
+    monkeypatch.setattr(FakeKubelet, "handle", die)
+    async with serving_kubelet(tmp_path) as kubelet:
+        await _node(http, kubelet.port)
+        await _pod(http)
+        with pytest.raises(ClientError):
+            await http("GET", f"{PODS}/p/log")
+
+
+def test_a_container_that_has_run_before_has_logs() -> None:
+    """Also while it waits to start again; so has one beside a waiting one."""
+    waiting = {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    again = {**waiting, "lastState": {"terminated": {}}}
+    logs.check_started({**pod("p"), "status": {"containerStatuses": [again]}}, "c")
+    logs.check_started({**pod("p"), "status": {"containerStatuses": [waiting]}}, "other")
+    logs.check_started({**pod("p"), "status": {"containerStatuses": [{"name": "c"}]}}, "c")
+    bare = {"name": "c", "state": {"waiting": {}}}
+    with pytest.raises(StatusError, match=r'"p" is waiting to start$'):
+        logs.check_started({**pod("p"), "status": {"containerStatuses": [bare]}}, "c")

@@ -99,6 +99,10 @@ def test_a_node_that_is_not_heard_of_is_unknown() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     for name in ("here", "there"):
         world.api.patch("pods", name, lambda p: {**p, "status": ready}, subresource="status")
+    unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+    world.api.create("pods", pod("unready", nodeName="n"))
+    world.api.patch("pods", "unready", lambda p: {**p, "status": unready}, subresource="status")
+    before_loss = world.api.get("pods", "unready")
     assert world.look(0) == 40
     assert world.look(39) == 1
     assert world.ready() == "True"
@@ -107,6 +111,7 @@ def test_a_node_that_is_not_heard_of_is_unknown() -> None:
     assert world.taints() == BOTH_UNREACHABLE
     assert _pod_ready(world, "here") == "False"
     assert _pod_ready(world, "there") == "True"
+    assert world.api.get("pods", "unready") is before_loss
     (event,) = world.api.store.table("events").records()
     assert event.object["reason"] == "NodeNotReady"
     before = world.api.store.revision
@@ -179,3 +184,13 @@ def test_leases_of_others_are_no_heartbeats() -> None:
         for change in world.api.store.table(table).changes(world.api.store.first)
     ]
     assert [list(world.controller.observe(change)) for change in changes] == [["n"], [], ["n"]]
+
+
+def test_the_hook_has_nothing_to_do_later() -> None:
+    """Changes and removals of nodes pass."""
+    world = _World()
+    world.api.create("nodes", node("n", ready=""))
+    world.api.patch("nodes", "n", lambda n: {**n, "spec": {}})
+    assert world.taints() == []
+    world.api.api.remove(world.api.info("nodes"), world.api.key("nodes", "n"))
+    assert world.api.names("nodes") == []

@@ -150,3 +150,12 @@ def test_a_node_that_goes_takes_no_more(world: _World) -> None:
     world.delete("nodes", "a")
     world.pod("p")
     assert world.events() == [("FailedScheduling", "no nodes available to schedule pods")]
+
+
+def test_a_pod_that_went_before_its_turn(world: _World) -> None:
+    """There is nothing to bind."""
+    world.api.create("pods", pod("p"))
+    scheduler = Scheduler(world.api.api)
+    key = world.api.key("pods", "p")
+    world.api.api.remove(world.api.info("pods"), key)
+    assert scheduler.reconcile(key) is None

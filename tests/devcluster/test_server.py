@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import aiohttp
 import pytest
 
+from gm.devcluster.registry import Registry
+from gm.devcluster.server import Server
 from tests.devcluster.core import Http, widget
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -84,10 +87,31 @@ async def test_clear_text_http_is_not_served(http: Http) -> None:
 
 async def test_many_requests_at_once(http: Http) -> None:
     """Each gets its own answer."""
-    import asyncio
-
     answers = await asyncio.gather(
         *(http("POST", WIDGETS, widget(f"w{n}", size=n + 1)) for n in range(40))
     )
     assert {a.status for a in answers} == {201}
     assert [a.json["spec"]["size"] for a in answers] == [n + 1 for n in range(40)]
+
+
+def test_a_server_that_starts_is_not_ready() -> None:
+    """But alive."""
+    server = Server(Registry(), None, token="t", hosts=["h"])  # type: ignore[arg-type]
+    assert server._probe("/readyz").status == 500
+    assert server._probe("/livez").status == 200
+    server.is_ready = True
+    assert server._probe("/readyz").status == 200
+
+
+async def test_a_client_that_is_gone_gets_no_answer(
+    http: Http, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is logged as a bug."""
+
+    def gone(*_: object) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr("gm.devcluster.handlers.list_page", gone)
+    with pytest.raises(aiohttp.ClientError):
+        await http("GET", WIDGETS)
+    assert caplog.records == []

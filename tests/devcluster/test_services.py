@@ -179,3 +179,14 @@ def test_addresses_are_released_by_the_api() -> None:
     for _ in range(2):
         api.create("services", service)
         api.api.remove(info, api.key("services", "s"))
+
+
+def test_all_addresses_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500, after every one has been given out."""
+    monkeypatch.setattr("gm.devcluster.services._NETWORK", ipaddress.ip_network("10.96.0.0/28"))
+    monkeypatch.setattr("gm.devcluster.services._FIRST_DYNAMIC", 10)
+    hook = ServiceHook()
+    given = {_created(hook, _service())["clusterIP"] for _ in range(5)}
+    assert given == {f"10.96.0.{n}" for n in range(10, 15)}
+    with pytest.raises(StatusError, match="failed to allocate a serviceIP: range is full"):
+        _created(hook, _service())

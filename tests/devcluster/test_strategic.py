@@ -330,3 +330,9 @@ def test_directives_that_make_no_sense(patch: Json) -> None:
     with pytest.raises(StatusError) as caught:
         strategic_merge({"spec": {"items": []}}, patch, SCHEMA)
     assert (caught.value.code, caught.value.reason) == (500, "")
+
+
+def test_orders_and_deletions_of_what_is_not_there() -> None:
+    """They do nothing."""
+    order = {"$setElementOrder/items": [{"name": "a"}], "$deleteFromPrimitiveList/tags": [1]}
+    assert strategic_merge({"spec": {"x": 1}}, {"spec": order}, SCHEMA) == {"spec": {"x": 1}}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from gm.devcluster.tls import Identity, write_private
 
@@ -85,3 +87,18 @@ def test_write_private_replaces_in_one_step(tmp_path: Path) -> None:
     write_private(path, b"two")
     assert path.read_bytes() == b"two"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_ca_of_another_kind_is_replaced(tmp_path: Path) -> None:
+    """Its key is not one that we make."""
+    Identity(tmp_path, "127.0.0.1")
+    before = (tmp_path / "ca.crt").read_bytes()
+    key = ed25519.Ed25519PrivateKey.generate()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    write_private(tmp_path / "ca.key", pem)
+    Identity(tmp_path, "127.0.0.1")
+    assert (tmp_path / "ca.crt").read_bytes() != before

@@ -6,11 +6,14 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 
 from gm.api.meta import Json
+from gm.devcluster.store import Change, Cursor
+from gm.devcluster.watch import cut
 from tests.devcluster.core import Http, serving, widget
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -89,7 +92,9 @@ async def test_a_watch_list_ends_its_beginning_with_a_bookmark(http: Http) -> No
         assert bookmark["object"]["kind"] == "Widget"
         assert int(meta["resourceVersion"]) == int(await _version(http))
         await http("POST", WIDGETS, widget("b"))
-        assert (await following())["object"]["metadata"]["name"] == "b"
+        while (event := await following())["type"] == "BOOKMARK":
+            continue
+        assert event["object"]["metadata"]["name"] == "b"
 
 
 async def test_a_watch_list_of_nothing(http: Http) -> None:
@@ -214,6 +219,52 @@ def _config_map(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
+async def test_a_watch_that_wants_no_bookmarks_sleeps(
+    http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their time passing wakes nobody."""
+    taken = 0
+    take = Cursor.take
+
+    def counting(self: Cursor, limit: int = 100) -> list[Change]:
+        nonlocal taken
+        taken += 1
+        return take(self, limit)
+
+    monkeypatch.setattr(Cursor, "take", counting)
+    async with http.watching(f"{WIDGETS}?watch=1") as following:
+        await asyncio.sleep(0.2)  # several times what lies between two bookmarks
+        await http("POST", WIDGETS, widget("a"))
+        await following()
+    assert taken <= 3
+
+
+async def test_a_deletion_is_seen_by_whoever_saw_the_object(http: Http) -> None:
+    """Also when the last write took it out of the selection, and only then."""
+    await http("POST", WIDGETS, widget("a", labels={"sel": "y"}, finalizers=["x.io/f"]))
+    await http("DELETE", f"{WIDGETS}/a")
+    before = await _version(http)
+    await _patch(http, "a", {"metadata": {"labels": {"sel": "n"}, "finalizers": None}})
+    (event,) = await _watched(http, f"resourceVersion={before}&labelSelector=sel%3Dy")
+    assert event["type"] == "DELETED"
+    assert await _watched(http, f"resourceVersion={before}&labelSelector=sel%3Dn") == []
+
+
+async def test_a_watch_of_the_other_group_of_events(http: Http) -> None:
+    """Stored once, followed as either kind."""
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    async with http.watching(f"{path}?watch=1") as following:
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e"},
+            "involvedObject": {"namespace": "default"},
+            "message": "said",
+        }
+        await http("POST", "/api/v1/namespaces/default/events", event)
+        assert (await following())["object"]["note"] == "said"
+
+
 async def test_a_watch_that_falls_off_the_window_is_told(tmp_path: Path) -> None:
     """410, so that the client lists again; the writers were never held up."""
     async with serving(tmp_path, event_window=5, bookmark_seconds=0.05) as http:
@@ -273,3 +324,19 @@ async def test_a_watch_ends_when_its_time_is_over(http: Http) -> None:
     """As the client asked."""
     answer = await http("GET", f"{WIDGETS}?watch=1&timeoutSeconds=1")
     assert (answer.status, answer.events) == (200, [])
+
+
+def test_cutting_a_connection_that_is_gone() -> None:
+    """There is nothing to close any more."""
+    cut(SimpleNamespace(transport=None))  # type: ignore[arg-type]
+
+
+async def test_a_bug_in_the_middle_of_a_watch_breaks_it_off(
+    http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is not left waiting for ever."""
+    async with http.watching(f"{WIDGETS}?watch=1") as following:
+        monkeypatch.setattr(Cursor, "take", lambda *_: 1 / 0)
+        await http("POST", WIDGETS, widget("a"))
+        with pytest.raises(aiohttp.ClientError):
+            await following()
