@@ -141,8 +141,8 @@ def _endpoints(service: Record, pods: list[Record]) -> Json:
             subset["notReadyAddresses"] = unready
         subset["ports"] = [_port(*port) for port in ports]
         subsets.append(subset)
-    labels = service.labels
-    return {"metadata": {"labels": dict(labels)} if labels else {}, "subsets": subsets}
+    labels = {**service.labels, "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+    return {"metadata": {"labels": labels}, "subsets": subsets}
 
 
 def _port(name: str, number: int, protocol: str) -> Json:
