@@ -8,10 +8,17 @@ import secrets
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gm.api.resources import NAMESPACES
 from tests.cluster import servers
 from tests.cluster.cluster import Cluster
+
+# A busy machine is no failure, and a run is worth the same as the next: no deadlines, no chance.
+settings.register_profile(
+    "gm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("gm")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -32,7 +32,7 @@ def _filled(count: int) -> Plain:
     return api
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 12), st.integers(1, 5))
 def test_pages_together_are_the_whole_list(count: int, limit: int) -> None:
     """Each object once, in order, whatever the limit."""
