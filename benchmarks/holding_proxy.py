@@ -57,6 +57,7 @@ class _Named(msgspec.Struct):
 class _Hold:
     def __init__(self, wanted: Callable[[str], bool], fate: Fate) -> None:
         self.wanted, self.fate = wanted, fate
+        self.is_taken = False
         self.caught: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
         self.released = asyncio.Event()
 
@@ -135,8 +136,10 @@ class HoldingProxy:
         self.writes += 1
         self.in_flight.append(exchange)
         hold = self._hold
-        if hold is not None and (hold.caught.done() or not hold.wanted(exchange.words)):
+        if hold is not None and (hold.is_taken or not hold.wanted(exchange.words)):
             hold = None
+        if hold is not None:
+            hold.is_taken = True
         try:
             if hold is not None and hold.fate is not Fate.UNHEARD:
                 hold.caught.set_result(exchange)
