@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from gm.api.meta import Json, ObjectKey
+from gm.devcluster.identity import (
+    bad_patch,
+    check_kind,
+    check_names,
+    metadata_of,
+    set_namespace,
+)
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.registry import Registry
 from gm.devcluster.status import (
     Cause,
     StatusError,
     already_exists,
-    bad_request,
     conflict,
     forbidden,
     invalid,
@@ -141,12 +147,12 @@ class Api:
         self, info: ResourceInfo, namespace: str, obj: Json, options: WriteOptions = _DEFAULTS
     ) -> Written:
         """Store a new object; ``obj`` is given away."""
-        self._check_identity(info, obj)
-        meta = _metadata(obj)
+        check_kind(info, obj)
+        meta = metadata_of(obj)
         if meta.get("resourceVersion"):
             message = "resourceVersion should not be set on objects to be created"
             raise StatusError(500, "", message)
-        self._set_namespace(info, meta, namespace)
+        set_namespace(info, meta, namespace)
         self._generate_name(info, meta)
         self._check_namespace(info, meta)
         meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), timestamp()
@@ -171,44 +177,6 @@ class Api:
         resource = info.resource
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         return self.create(info, namespace, whole, _INTERNAL).record
-
-    def _check_identity(self, info: ResourceInfo, obj: Json) -> None:
-        resource = info.resource
-        kind = obj.setdefault("kind", resource.kind)
-        version = obj.setdefault("apiVersion", resource.api_version)
-        if (kind, version) == (resource.kind, resource.api_version):
-            return
-        if info.is_custom and kind == resource.kind:
-            raise bad_request(
-                f"the API version in the data ({version}) does not match the expected API "
-                f"version ({resource.api_version})"
-            )
-        if info.is_custom:
-            cause = Cause(
-                "FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}', "kind"
-            )
-            raise invalid(kind, resource.group, _metadata(obj).get("name", ""), [cause])
-        short = version.rpartition("/")[2]
-        if kind == resource.kind:
-            why = f'no kind "{kind}" is registered for version "{version}"'
-        else:
-            package = resource.group.partition(".")[0] or "core"
-            why = f"converting ({short}.{kind}) to ({package}.{resource.kind}): unknown conversion"
-        raise bad_request(
-            f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}'
-        )
-
-    @staticmethod
-    def _set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:
-        if not info.resource.namespaced:
-            meta.pop("namespace", None)
-        elif not namespace:
-            raise bad_request("an empty namespace may not be set during creation")
-        elif meta.setdefault("namespace", namespace) != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
 
     def _generate_name(self, info: ResourceInfo, meta: Json) -> None:
         prefix = meta.get("generateName")
@@ -251,9 +219,9 @@ class Api:
         options: WriteOptions = _DEFAULTS,
     ) -> Written:
         """PUT: ``obj`` is the whole object, and given away."""
-        self._check_identity(info, obj)
-        meta = _metadata(obj)
-        _check_names(info, meta, key)
+        check_kind(info, obj)
+        meta = metadata_of(obj)
+        check_names(info, meta, key)
         record = self.table(info).get(key)
         if record is None:
             if not subresource and info.storage.qualified in _CREATED_BY_UPDATE:
@@ -292,9 +260,9 @@ class Api:
         new = change(info.from_storage(record.copy()))
         resource = info.resource
         if (new.get("kind"), new.get("apiVersion")) != (resource.kind, resource.api_version):
-            raise _bad_patch(new, "kind and apiVersion can not be changed")
-        meta = _metadata(new)
-        _check_names(info, meta, key)
+            raise bad_patch(new, "kind and apiVersion can not be changed")
+        meta = metadata_of(new)
+        check_names(info, meta, key)
         if (uid := meta.get("uid")) and uid != record.uid:
             message = f'Invalid value: "{uid}": field is immutable'
             cause = Cause("FieldValueInvalid", message, "metadata.uid")
@@ -305,7 +273,7 @@ class Api:
         except StatusError as error:
             _, undecodable, why = error.message.partition(f"cannot be handled as a {new['kind']}: ")
             if error.code == 400 and undecodable:
-                raise _bad_patch(shown, why) from None
+                raise bad_patch(shown, why) from None
             raise
 
     def modify(
@@ -369,43 +337,6 @@ class Api:
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.removed(removed.object)
         return removed
-
-
-def _bad_patch(patched: Json | bytes, why: str) -> StatusError:
-    """422: the patch can be applied, but not to anything that makes sense."""
-    shown = patched if isinstance(patched, bytes) else msgspec.json.encode(patched)
-    quoted = msgspec.json.encode(shown.decode()).decode()
-    return invalid(
-        "", "", "", [Cause("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")]
-    )
-
-
-def _metadata(obj: Json) -> Json:
-    meta = obj.get("metadata")
-    if meta is None:
-        meta = obj["metadata"] = {}
-    if not isinstance(meta, dict):
-        raise bad_request("metadata must be an object")
-    return meta
-
-
-def _check_names(info: ResourceInfo, meta: Mapping[str, Any], key: ObjectKey) -> None:
-    name = meta.get("name")
-    if not name:
-        raise bad_request(
-            f"the name of the object ({key.name} based on URL) was undeterminable: "
-            "name must be provided"
-        )
-    if name != key.name:
-        raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({key.name})"
-        )
-    namespace = meta.get("namespace")
-    if info.resource.namespaced and namespace and namespace != key.namespace:
-        raise bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the "
-            f"URL ({key.namespace})"
-        )
 
 
 def _is_new_generation(info: ResourceInfo, new: Json, old: Json) -> bool:

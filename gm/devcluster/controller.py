@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar, Generic, TypeVar
 
 from gm.devcluster.api import Api
+from gm.devcluster.cursors import Feed
 from gm.devcluster.status import StatusError
-from gm.devcluster.store import Change, Feed
+from gm.devcluster.store import Change
 
 __all__ = ["Controller"]
 

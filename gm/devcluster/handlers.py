@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
-import yaml
 from aiohttp import web
 
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster import binding, decoding, patch, tables
+from gm.devcluster.answers import answer, raw_answer, read_body
 from gm.devcluster.api import Api, WriteOptions, Written
 from gm.devcluster.deletion import DeleteOptions, delete
 from gm.devcluster.info import ResourceInfo, User
@@ -31,10 +30,8 @@ from gm.devcluster.status import (
 from gm.devcluster.store import Record
 from gm.devcluster.watch import Watches, WatchOptions
 
-__all__ = ["MAX_BODY_BYTES", "Handlers", "encode_status", "read_body"]
+__all__ = ["Handlers"]
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
-_NO_CACHE = {"Cache-Control": "no-cache, private"}
 _VERBS = {
     "GET": "get",
     "HEAD": "get",
@@ -128,12 +125,12 @@ class Handlers:
             case "pods", "binding", "POST":
                 body, _ = await self._object(call, "Binding")
                 dry_run = _write_options(call.query, "CreateOptions").dry_run
-                return _answer(binding.bind(self._api, call.key, body, dry_run=dry_run), 201)
+                return answer(binding.bind(self._api, call.key, body, dry_run=dry_run), 201)
             case "pods", "eviction", "POST":
                 body, _ = await self._object(call, "Eviction")
                 options = DeleteOptions.parse(body.get("deleteOptions") or {}, call.query)
                 delete(self._api, call.info, call.key, options)
-                return _answer(binding.SUCCESS, 201)
+                return answer(binding.SUCCESS, 201)
             case "namespaces", "finalize", "PUT":
                 body, _ = await self._object(call)
                 record = binding.finalize(self._api, call.key, body)
@@ -144,14 +141,14 @@ class Handlers:
         raise _no_such_path()
 
     async def _review(
-        self, call: _Call, answer: Callable[[Json, User], Json]
+        self, call: _Call, review: Callable[[Json, User], Json]
     ) -> web.StreamResponse:
         if call.request.method != "POST" or call.target.name:
             raise method_not_allowed(call.info.resource, _VERBS.get(call.request.method, ""))
         body, _ = await self._object(call)
         resource = call.info.resource
         body = {**body, "kind": resource.kind, "apiVersion": resource.api_version}
-        return _answer(answer(body, User()), 201, form=call.form)
+        return answer(review(body, User()), 201, form=call.form)
 
     # -- reading --------------------------------------------------------------------------
 
@@ -205,8 +202,8 @@ class Handlers:
 
     async def _delete(self, call: _Call) -> web.StreamResponse:
         options = await self._delete_options(call)
-        answer = delete(self._api, call.info, call.key, options)
-        return self._shown(call, [answer]) if answer["kind"] != "Status" else _answer(answer)
+        left = delete(self._api, call.info, call.key, options)
+        return self._shown(call, [left]) if left["kind"] != "Status" else answer(left)
 
     async def _delete_collection(self, call: _Call) -> web.StreamResponse:
         options = await self._delete_options(call)
@@ -247,16 +244,16 @@ class Handlers:
     def _objects(self, call: _Call, record: Record, status: int = 200) -> web.Response:
         obj = call.info.from_storage(record.object)
         if obj is record.object and not call.form.shown_as and not call.form.is_yaml:
-            return _raw(record.encoded, status)
+            return raw_answer(record.encoded, status)
         return self._shown(call, [obj], status)
 
     def _shown(self, call: _Call, objects: list[Json], status: int = 200) -> web.Response:
         """One object in the form that was asked for."""
         if call.form.is_table:
-            return _answer(self._table(call, objects), status, form=call.form)
+            return answer(self._table(call, objects), status, form=call.form)
         if call.form.is_partial:
-            return _answer(tables.partial(objects[0]), status, form=call.form)
-        return _answer(objects[0], status, form=call.form)
+            return answer(tables.partial(objects[0]), status, form=call.form)
+        return answer(objects[0], status, form=call.form)
 
     def _table(self, call: _Call, objects: list[Json], metadata: Json | None = None) -> Json:
         return tables.render(
@@ -271,7 +268,7 @@ class Handlers:
         info, form = call.info, call.form
         views = [info.from_storage(record.object) for record in page.records]
         if form.is_table:
-            return _answer(self._table(call, views, page.metadata), form=form)
+            return answer(self._table(call, views, page.metadata), form=form)
         if form.is_partial:
             listed = {
                 "kind": "PartialObjectMetadataList",
@@ -279,17 +276,17 @@ class Handlers:
                 "metadata": page.metadata,
                 "items": [tables.partial(view) for view in views],
             }
-            return _answer(listed, form=form)
+            return answer(listed, form=form)
         head = {"kind": info.list_kind, "apiVersion": info.resource.api_version}
         metadata = {"continue": "", **page.metadata} if info.is_custom else page.metadata
         if form.is_yaml:
-            return _answer({**head, "metadata": metadata, "items": views}, form=form)
+            return answer({**head, "metadata": metadata, "items": views}, form=form)
         encoded = b",".join(
             record.encoded if view is record.object else msgspec.json.encode(view)
             for record, view in zip(page.records, views, strict=True)
         )
         opening = msgspec.json.encode({**head, "metadata": metadata})[:-1]
-        return _raw(opening + b',"items":[' + encoded + b"]}")
+        return raw_answer(opening + b',"items":[' + encoded + b"]}")
 
 
 def _accept(request: web.BaseRequest) -> str:
@@ -319,46 +316,3 @@ def _write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
     if causes:
         raise invalid(kind, "meta.k8s.io", "", causes)
     return WriteOptions(dry_run=bool(dry_run), field_validation=validation or "Warn")
-
-
-async def read_body(request: web.BaseRequest) -> bytes:
-    """The request's body. Raises: StatusError (413)."""
-    limit = f"Request entity too large: limit is {MAX_BODY_BYTES}"
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.content.iter_any():
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise StatusError(413, "RequestEntityTooLarge", limit, {})
-        parts.append(part)
-    return b"".join(parts)
-
-
-def encode_status(error: StatusError) -> web.Response:
-    """The answer to a request that failed."""
-    response = _answer(error.body(), error.code)
-    retry = (error.details or {}).get("retryAfterSeconds")
-    if retry is not None:
-        response.headers["Retry-After"] = str(retry)
-    return response
-
-
-def _raw(body: bytes, status: int = 200, content_type: str = "application/json") -> web.Response:
-    return web.Response(
-        body=body, status=status, headers={"Content-Type": content_type, **_NO_CACHE}
-    )
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML without anchors: equal parts are written out each time."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Never."""
-        return True
-
-
-def _answer(obj: Any, status: int = 200, *, form: Form | None = None) -> web.Response:
-    if form is not None and form.is_yaml:
-        text = yaml.dump(obj, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-        return _raw(text.encode(), status, "application/yaml")
-    return _raw(msgspec.json.encode(obj), status)

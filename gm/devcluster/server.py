@@ -10,8 +10,9 @@ import msgspec
 from aiohttp import web
 
 from gm.devcluster import discovery
+from gm.devcluster.answers import encode_status
 from gm.devcluster.documents import Documents
-from gm.devcluster.handlers import Handlers, encode_status
+from gm.devcluster.handlers import Handlers
 from gm.devcluster.registry import Registry
 from gm.devcluster.routes import parse_path
 from gm.devcluster.status import StatusError, internal

@@ -14,11 +14,12 @@ from aiohttp import web
 
 from gm.api.meta import Json
 from gm.devcluster import tables
+from gm.devcluster.cursors import Cursor
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.listing import ListOptions, parse_bool, parse_version
 from gm.devcluster.negotiate import Form
 from gm.devcluster.status import Cause, StatusError, expired, invalid
-from gm.devcluster.store import Change, Cursor, Expired, Record, Store, event_line
+from gm.devcluster.store import Change, Expired, Record, Store, event_line
 
 __all__ = ["WatchOptions", "Watches", "cut", "select"]
 

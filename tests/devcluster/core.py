@@ -18,8 +18,9 @@ from gm.api.meta import Json, ObjectKey
 from gm.devcluster.api import Api, WriteOptions, Written
 from gm.devcluster.apiserver import ApiServerSettings, RunningServer, assemble, running
 from gm.devcluster.controller import Controller
+from gm.devcluster.cursors import Feed
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.store import Feed, Record
+from gm.devcluster.store import Record
 
 __all__ = [
     "WIDGET_CRD",

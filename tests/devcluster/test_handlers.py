@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gm.devcluster.handlers import MAX_BODY_BYTES
+from gm.devcluster.answers import MAX_BODY_BYTES
 from tests.devcluster.core import Http, pod, widget
 
 DEFAULT = "/api/v1/namespaces/default"

@@ -8,8 +8,8 @@ import pytest
 
 from gm.api.meta import Json
 from gm.devcluster.controller import Controller
+from gm.devcluster.cursors import Feed
 from gm.devcluster.podgc import PodCollector, TaintEviction
-from gm.devcluster.store import Feed
 from tests.devcluster.core import Plain, node, plain, pod
 
 

@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from gm.api.meta import Json
-from gm.devcluster.store import Change, Cursor
+from gm.devcluster.cursors import Cursor
+from gm.devcluster.store import Change
 from gm.devcluster.watch import cut
 from tests.devcluster.core import Http, serving, widget
 

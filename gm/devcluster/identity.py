@@ -1,0 +1,91 @@
+"""Whether an object is what its URL says: kind, version, namespace and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gm.api.meta import Json, ObjectKey
+from gm.devcluster.info import ResourceInfo
+from gm.devcluster.status import Cause, StatusError, bad_request, invalid
+
+__all__ = ["bad_patch", "check_kind", "check_names", "metadata_of", "set_namespace"]
+
+
+def metadata_of(obj: Json) -> Json:
+    """The object's metadata, made if there is none. Raises: StatusError (400)."""
+    meta = obj.get("metadata")
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise bad_request("metadata must be an object")
+    return meta
+
+
+def check_kind(info: ResourceInfo, obj: Json) -> None:
+    """Raises: StatusError (400, 422) if ``obj`` is of another kind; one that is silent is not."""
+    resource = info.resource
+    kind = obj.setdefault("kind", resource.kind)
+    version = obj.setdefault("apiVersion", resource.api_version)
+    if (kind, version) == (resource.kind, resource.api_version):
+        return
+    if info.is_custom and kind == resource.kind:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API "
+            f"version ({resource.api_version})"
+        )
+    if info.is_custom:
+        cause = Cause(
+            "FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}', "kind"
+        )
+        raise invalid(kind, resource.group, metadata_of(obj).get("name", ""), [cause])
+    short = version.rpartition("/")[2]
+    if kind == resource.kind:
+        why = f'no kind "{kind}" is registered for version "{version}"'
+    else:
+        package = resource.group.partition(".")[0] or "core"
+        why = f"converting ({short}.{kind}) to ({package}.{resource.kind}): unknown conversion"
+    raise bad_request(f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}')
+
+
+def set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:
+    """Put a new object where the URL says. Raises: StatusError (400) if it says otherwise."""
+    if not info.resource.namespaced:
+        meta.pop("namespace", None)
+    elif not namespace:
+        raise bad_request("an empty namespace may not be set during creation")
+    elif meta.setdefault("namespace", namespace) != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def check_names(info: ResourceInfo, meta: Mapping[str, Any], key: ObjectKey) -> None:
+    """Raises: StatusError (400) if name or namespace are not those of the URL."""
+    name = meta.get("name")
+    if not name:
+        raise bad_request(
+            f"the name of the object ({key.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != key.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({key.name})"
+        )
+    namespace = meta.get("namespace")
+    if info.resource.namespaced and namespace and namespace != key.namespace:
+        raise bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the "
+            f"URL ({key.namespace})"
+        )
+
+
+def bad_patch(patched: Json | bytes, why: str) -> StatusError:
+    """422: the patch can be applied, but not to anything that makes sense."""
+    shown = patched if isinstance(patched, bytes) else msgspec.json.encode(patched)
+    quoted = msgspec.json.encode(shown.decode()).decode()
+    return invalid(
+        "", "", "", [Cause("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")]
+    )
