@@ -159,6 +159,7 @@ class Download:
                 "it may be damaged in the store: upload it again",
             )
         if self._file.unpack and archive.is_archive(self._file.target.name):
+            self._progress.say(f"{self._file.name}: unpacking")
             # before the archive has its name: once that is there, all is done
             await asyncio.to_thread(archive.unpack, part.path, self._file)
         await asyncio.to_thread(part.finish)

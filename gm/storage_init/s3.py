@@ -22,7 +22,10 @@ from gm.storage_init.progress import Progress
 from gm.storage_init.settings import Settings
 from gm.storage_init.transfer import persistent
 
-__all__ = ["LOOKUPS", "Bucket", "Found", "Store"]
+__all__ = ["LOOKUPS", "PAGE_KEYS", "Bucket", "Found", "Store"]
+
+PAGE_KEYS = 1000
+"""Objects that are listed at a time: the most that S3 gives."""
 
 LOOKUPS = 16
 """Questions that a store is asked at a time."""
@@ -154,11 +157,11 @@ class Bucket:
             raise
         return 200
 
-    def _list(self, prefix: str, token: str, *, limit: int = 1000) -> dict[str, Any]:
+    def _list(self, prefix: str, token: str, *, limit: int = 0) -> dict[str, Any]:
         """One page. Blocks."""
         more = {"ContinuationToken": token} if token else {}
         page: dict[str, Any] = self._client.list_objects_v2(
-            Bucket=self.name, Prefix=prefix, MaxKeys=limit, **more
+            Bucket=self.name, Prefix=prefix, MaxKeys=limit or PAGE_KEYS, **more
         )
         return page
 

@@ -80,6 +80,7 @@ class FileServer:
         self.faults: dict[str, deque[Fault]] = defaultdict(deque)
         self.requests: list[Request] = []
         self.most_at_once = 0
+        self.hold = 0  # answer nothing before so many requests wait
         self.port = 0
         self.directory = Path("/nonexistent")  # where the client writes
         self._scheme = "http"
@@ -138,6 +139,8 @@ class FileServer:
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
+            while self.most_at_once < self.hold:
+                await asyncio.sleep(0.005)
             return await self._answer(request)
         finally:
             self._at_once -= 1
@@ -167,8 +170,8 @@ class FileServer:
             await self._written(reply, fault.cut_after, before)
         is_short = resource.content_length is not None and resource.content_length > len(reply.body)
         if end is not None or is_short:
-            assert request.transport is not None
-            request.transport.close()  # what is written still goes out
+            if request.transport is not None:  # None: the client has left already
+                request.transport.close()  # what is written still goes out
         else:
             await response.write_eof()
         return response
@@ -183,7 +186,7 @@ class FileServer:
         size = int(start.partition("-")[0]) + count
         clock = asyncio.get_running_loop().time
         deadline = clock() + 0.3
-        while True:
+        while not self._released.is_set():
             for path, now in self._parts().items():
                 is_new = path not in before or before[path].st_mtime_ns != now.st_mtime_ns
                 if now.st_size == size and (is_new or clock() > deadline):

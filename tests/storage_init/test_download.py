@@ -312,7 +312,9 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With the system's reason."""
     async with FileServer().running() as gone:
         pass
-    failure = await failure_of(f"{gone.url}/f", tmp_path, attempts=2)
+    url = f"http://u:hidden@{gone.host}/f?hidden"
+    failure = await failure_of(url, tmp_path, attempts=2)
+    assert "hidden" not in str(failure)
     assert "no connection came about (connection refused), after 2 attempts" in str(failure)
 
 

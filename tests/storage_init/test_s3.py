@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gm.errors import ConfigError, DownloadFailed
-from gm.storage_init import Settings, Summary
+from gm.storage_init import Settings, Summary, s3
 from gm.storage_init.progress import Progress
 from gm.storage_init.s3 import Store
 from tests.storage_init.support import (
@@ -95,14 +95,15 @@ async def test_an_object_goes_before_a_directory_of_its_name(
 
 
 async def test_more_objects_than_a_page_lists(
-    store: FileServer, client: Any, bucket: str, tmp_path: Path
+    store: FileServer, client: Any, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1,000 is a page; no more are fetched at a time than allowed."""
-    for number in range(1003):
+    """The pages are followed."""
+    monkeypatch.setattr(s3, "PAGE_KEYS", 5)
+    for number in range(13):
         client.put_object(Bucket=bucket, Key=f"d/{number:04}", Body=b"x")
-    await bring(f"s3://{bucket}/d/", tmp_path, settings=signed(store, parallel=3))
-    assert len(tree(tmp_path)) == 1003
-    assert 1 < store.most_at_once <= 4  # and one list
+    await bring(f"s3://{bucket}/d/", tmp_path, settings=signed(store))
+    assert len(tree(tmp_path)) == 13
+    assert len(store.of(f"/{bucket}")) == 3
 
 
 async def test_odd_keys_become_files(
