@@ -7,6 +7,7 @@ and not refreshed; ``readOnly`` is not enforced, as processes share the machine'
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import shutil
@@ -207,15 +208,14 @@ def mount_paths(
 
 
 def remove(directory: Path) -> None:
-    """Delete a pod's directory; what a process made unreadable is made readable first."""
+    """Delete a pod's directory; directories that a process closed to us are opened first.
 
-    def retry(function: Callable[..., object], path: str, _error: object) -> None:
-        parent = Path(path).parent
-        try:
-            parent.chmod(0o700)
-            function(path)
-        except OSError:
-            return  # left behind: the next start of the runner tries again
-
-    if directory.exists():
-        shutil.rmtree(directory, onerror=retry)
+    What can not be deleted stays behind: the next start of the runner tries again.
+    """
+    for parent, names, _ in os.walk(directory):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.chmod(0o700)
+    shutil.rmtree(directory, ignore_errors=True)

@@ -93,7 +93,7 @@ class PodWorker:
                     await runner.process.wait()
         self._node.addresses.release(self.record.pod_ip)
         if not self._is_stopping:
-            files.remove(self._pod.directory)
+            await asyncio.to_thread(files.remove, self._pod.directory)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -249,8 +249,8 @@ class PodWorker:
             await self._stop_containers()  # the sidecars
         self._is_over = True
         self._node.addresses.release(self.record.pod_ip)
-        files.remove(self._pod.directory / "volumes")
         self._pod.status.touch()
+        await asyncio.to_thread(files.remove, self._pod.directory / "volumes")
 
     async def _initialize(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Run the init containers in order until one fails for good; returns the sidecars."""

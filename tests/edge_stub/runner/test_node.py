@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gm.api.meta import ObjectKey
-from gm.api.resources import LEASES, NODES
+from gm.api.resources import LEASES, NAMESPACES, NODES
 from gm.edge_stub.runner.node import NodeKeeper, machine_resources, runner_identity
 from gm.errors import ConfigError
 from gm.kube import Client
@@ -32,7 +32,7 @@ def keeper(node: Edge, client: Client, identity: str = "me", **changes: Any) -> 
 
 def conditions(node: dict[str, Any]) -> dict[str, str]:
     """Condition types and their status."""
-    return {c["type"]: c["status"] for c in node["status"]["conditions"]}
+    return {c["type"]: c["status"] for c in node.get("status", {}).get("conditions", ())}
 
 
 async def test_a_node_says_what_it_is(node: Edge) -> None:
@@ -141,6 +141,37 @@ async def test_a_node_that_is_removed_comes_back(node: Edge) -> None:
 
         await node.cluster.wait_for(is_back, what="the Node's return")
         running.cancel()
+
+
+async def test_a_cluster_without_the_leases_namespace_gets_one(
+    node: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A very young one has none yet."""
+    namespace = f"{node.cluster.namespace}-leases"
+    monkeypatch.setattr("gm.edge_stub.runner.node._LEASE_NAMESPACE", namespace)
+    async with node.cluster.client() as client:
+        await keeper(node, client).register()
+        await client.get(LEASES, ObjectKey(namespace, node.name))
+        await client.delete(NAMESPACES, ObjectKey("", namespace))
+
+
+async def test_somebody_writing_the_node_meanwhile_is_no_obstacle(node: Edge) -> None:
+    """A conflict means look again."""
+    async with node.cluster.client() as client, asyncio.TaskGroup() as group:
+        kept = keeper(node, client)
+        await kept.register()
+
+        async def annotate() -> None:
+            for n in range(20):
+                change = {"metadata": {"annotations": {"n": str(n)}}}
+                await client.patch(NODES, ObjectKey("", node.name), change)
+
+        writing = group.create_task(annotate())
+        while not writing.done():
+            await kept.mark_not_ready()
+            await keeper(node, client).register()
+    assert conditions(await node.node())["Ready"] == "True"
+    assert (await node.node())["metadata"]["annotations"]["n"] == "19"
 
 
 async def test_a_node_that_stops_says_so_and_is_ready_again_later(node: Edge) -> None:
