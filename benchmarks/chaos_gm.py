@@ -467,7 +467,7 @@ async def run(arguments: argparse.Namespace, path: Path) -> int:
     began = time.monotonic()
     rng = random.Random(arguments.seed)
     journal = path.with_name("journal")
-    journal.touch()
+    journal.write_text("")
     with StateDirectory(path, fresh=True) as directory, LoopbackNetwork() as network:
         async with (
             system(directory, network) as log,

@@ -39,10 +39,13 @@ class Exchange:
         self.words = words
         self.began = time.monotonic()
         self.status: int | None = None
+        self.is_lost = False
 
     def __str__(self) -> str:
         seconds = time.monotonic() - self.began
         answer = "no answer yet" if self.status is None else f"answered {self.status}"
+        if self.is_lost:
+            answer = "lost"
         return f"{self.words} ({seconds * 1000:.0f} ms ago, {answer})"
 
 
@@ -145,6 +148,7 @@ class HoldingProxy:
                 hold.caught.set_result(exchange)
                 await hold.released.wait()
                 if hold.fate is Fate.LOST:
+                    exchange.is_lost = True
                     return web.Response(status=502)
             async with self._ask(request, body) as answer:
                 content = await answer.read()
