@@ -103,6 +103,9 @@ class Hook(Protocol):
     def removed(self, obj: Json) -> None:
         """Let go of what a deleted object held."""
 
+    def restored(self, obj: Json) -> None:
+        """Take note of an object that an earlier life of the server left; it stays as it is."""
+
 
 class Api:
     """The verbs over one store."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gm.api.meta import ObjectKey
 from gm.devcluster.api import Api
 from gm.devcluster.controller import Controller
 from gm.devcluster.crdhook import CrdHook
@@ -19,15 +20,18 @@ from gm.devcluster.endpoints import EndpointsController
 from gm.devcluster.expiry import EventExpiry
 from gm.devcluster.gc import GarbageCollector
 from gm.devcluster.handlers import Handlers
+from gm.devcluster.journal import journaling
 from gm.devcluster.logs import LogProxy
 from gm.devcluster.namespaces import DefinitionCleaner, NamespaceCleaner
 from gm.devcluster.nodes import NodeHook, NodeLifecycle
 from gm.devcluster.podgc import PodCollector, TaintEviction
 from gm.devcluster.registry import Registry
+from gm.devcluster.restoring import restore
 from gm.devcluster.scheduler import Scheduler
 from gm.devcluster.server import Server
 from gm.devcluster.services import ServiceHook
-from gm.devcluster.store import Store
+from gm.devcluster.statefile import Saved, StateFile
+from gm.devcluster.store import Journal, Store, first_revision
 from gm.devcluster.tls import Identity, write_private
 from gm.devcluster.watch import Watches
 from gm.errors import ConfigError
@@ -48,6 +52,8 @@ class ApiServerSettings:
     """
 
     directory: Path
+    state: Path | None = None
+    """Where objects are kept over a restart; without, they are in memory."""
     address: str = "127.0.0.1"
     port: int = 0
     token: str | None = None
@@ -74,15 +80,24 @@ class RunningServer:
     ca_path: Path
 
 
-def assemble(settings: ApiServerSettings) -> Api:
-    """The API with all that kinds do on writes, and the namespaces that every cluster has."""
+def assemble(
+    settings: ApiServerSettings, saved: Saved | None = None, journal: Journal | None = None
+) -> Api:
+    """The API with all that kinds do on writes, and the namespaces that every cluster has.
+
+    It goes on from ``saved``, if that is given, and has ``journal`` write what changes.
+    """
     registry = Registry()
-    api = Api(Store(window=settings.event_window), registry)
+    first = None if saved is None else saved.revision
+    api = Api(Store(window=settings.event_window, first=first, journal=journal), registry)
     api.hooks["nodes"] = NodeHook()
     api.hooks["services"] = ServiceHook()
     api.hooks["customresourcedefinitions.apiextensions.k8s.io"] = CrdHook(registry)
+    if saved is not None:
+        restore(api, saved)
     for name in _NAMESPACES:
-        api.make(api.builtin("namespaces"), "", {"metadata": {"name": name}})
+        if api.store.table("namespaces").get(ObjectKey("", name)) is None:
+            api.make(api.builtin("namespaces"), "", {"metadata": {"name": name}})
     return api
 
 
@@ -98,13 +113,42 @@ async def running(
     """An API server with its controllers, in this process, as long as the body.
 
     ``settings``, if given, is used instead of the other arguments. Raises: ConfigError if it
-    can not listen.
+    can not listen, or can not use what was kept; StateFileError, within an ExceptionGroup, if
+    that can not be written any more.
     """
     settings = settings or ApiServerSettings(
         directory=directory, address=address, port=port, token=token
     )
+    async with _journal(settings.state) as (saved, journal):
+        api = assemble(settings, saved, journal)
+        async with _serving(api, settings) as server:
+            yield server
+
+
+@contextlib.asynccontextmanager
+async def _journal(directory: Path | None) -> AsyncIterator[tuple[Saved | None, Journal | None]]:
+    """What was kept, and what keeps from now on; nothing of both without a directory."""
+    if directory is None:
+        yield None, None
+        return
+    file = StateFile(directory)
+    try:
+        saved = file.load()
+        # Higher than all before, and written down at once: the life after this one must begin
+        # higher still, even if the clock is put back and nothing happens meanwhile.
+        first = max(first_revision(), saved.revision + 1)
+        file.write((), first + 1)
+    except BaseException:
+        file.close()
+        raise
+    async with journaling(file) as journal:
+        yield saved._replace(revision=first), journal
+
+
+@contextlib.asynccontextmanager
+async def _serving(api: Api, settings: ApiServerSettings) -> AsyncIterator[RunningServer]:
+    """HTTP and the controllers, as long as the body."""
     identity = Identity(settings.directory, settings.address, token=settings.token)
-    api = assemble(settings)
     watches = Watches(api.store, bookmark_seconds=settings.bookmark_seconds)
     async with LogProxy(api.store) as logs:
         server = Server(
@@ -112,6 +156,7 @@ async def running(
             Handlers(api, watches, logs),
             token=identity.token,
             hosts={settings.address, *_LOOPBACK},
+            settled=api.store.settled,
         )
         # Listening first: a port that is taken is told as what it is, not as a failed task.
         async with (

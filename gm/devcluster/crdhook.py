@@ -27,3 +27,7 @@ class CrdHook:
     def removed(self, obj: Json) -> None:
         """Serve it no more."""
         self._registry.remove_crd(obj["metadata"]["name"])
+
+    def restored(self, obj: Json) -> None:
+        """Serve it again."""
+        self._registry.set_crd(obj)

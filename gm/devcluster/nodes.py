@@ -38,6 +38,9 @@ class NodeHook:
     def removed(self, obj: Json) -> None:
         """Nothing to do."""
 
+    def restored(self, obj: Json) -> None:
+        """Nothing to do: it has the taints that it had."""
+
 
 class NodeLifecycle(Controller[str]):
     """Sets taints by the Ready condition, and Ready to Unknown after ``grace_seconds`` of silence.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 from aiohttp import web
@@ -26,13 +26,27 @@ _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
 
 
+async def _at_once() -> None:
+    """Nothing has to be waited for."""
+
+
 class Server:
-    """Answers every request. ``hosts`` are the names that the server may be called by."""
+    """Answers every request. ``hosts`` are the names that the server may be called by.
+
+    ``settled`` is waited for before an answer leaves: it returns when what the answer can tell
+    of is safe.
+    """
 
     def __init__(
-        self, registry: Registry, handlers: Handlers, *, token: str, hosts: Iterable[str]
+        self,
+        registry: Registry,
+        handlers: Handlers,
+        *,
+        token: str,
+        hosts: Iterable[str],
+        settled: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
-        self._registry, self._handlers = registry, handlers
+        self._registry, self._handlers, self._settled = registry, handlers, settled
         self._documents = Documents(registry)
         self._token = f"Bearer {token}".encode()
         self._hosts = frozenset(hosts)
@@ -40,6 +54,12 @@ class Server:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; failures become ``Status`` objects."""
+        response = await self._respond(request)
+        # Of refusals and reads, too: "already exists" must not be taken back by a crash either.
+        await self._settled()
+        return response
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._handle(request)
         except StatusError as error:

@@ -40,6 +40,11 @@ class ServiceHook:
         self._addresses -= set(_addresses(obj))
         self._ports -= set(_ports(obj))
 
+    def restored(self, obj: Json) -> None:
+        """Keep what it has from being given to another."""
+        self._addresses |= set(_addresses(obj))
+        self._ports |= set(_ports(obj))
+
     def _allocate(self, new: Json, old: Json | None, *, dry_run: bool) -> None:
         held_addresses = set(_addresses(old)) if old else set()
         held_ports = set(_ports(old)) if old else set()

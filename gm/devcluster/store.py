@@ -6,6 +6,9 @@ object is never changed in place: every write makes a new ``Record``, whose enco
 made once and shared by everybody who sends them.
 
 Who follows a table (``gm.devcluster.cursors``) has no queue but a position in its log.
+
+With a journal every change is also written to disk (``gm.devcluster.journal``), and ``settled``
+waits for that; without one everything is in memory.
 """
 
 from __future__ import annotations
@@ -13,14 +16,23 @@ from __future__ import annotations
 import asyncio
 import bisect
 import time
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from gm.api.meta import ObjectKey
 
-__all__ = ["Change", "Expired", "Record", "Store", "Table", "event_line", "first_revision"]
+__all__ = [
+    "Change",
+    "Expired",
+    "Journal",
+    "Record",
+    "Store",
+    "Table",
+    "event_line",
+    "first_revision",
+]
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -116,6 +128,16 @@ def event_line(kind: str, encoded: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), encoded)
 
 
+class Journal(Protocol):
+    """Takes every change, in order."""
+
+    def add(self, change: Change) -> None:
+        """Take one change."""
+
+    async def settled(self) -> None:
+        """Wait until everything that was added before this call is safe."""
+
+
 class Table:
     """All objects of one kind and their recent history."""
 
@@ -201,6 +223,16 @@ class Table:
         self._append(Change("DELETED", self.name, record, previous))
         return record
 
+    def restore(self, records: Iterable[Record], revision: int) -> None:
+        """Take over what an earlier life of the server left; only for a table that is new.
+
+        ``revision`` is where history begins now: whoever follows the table from before is told
+        that its beginning is not known any more, and is given these objects instead.
+        """
+        self._records = {record.key: record for record in records}
+        self._keys = sorted(self._records)
+        self._compacted = revision
+
     def listen(self, wake: asyncio.Event) -> None:
         """Set ``wake`` at every change from now on, until ``forget``."""
         self._listeners.add(wake)
@@ -211,6 +243,7 @@ class Table:
 
     def _append(self, change: Change) -> None:
         self._log.append(change)
+        self._store.keep(change)
         # Trimmed in large steps: cutting the head off a list costs its length.
         if len(self._log) >= 2 * self._window:
             surplus = len(self._log) - self._window
@@ -235,8 +268,11 @@ class Store:
     ``window`` is how many changes of a kind a watch can be behind.
     """
 
-    def __init__(self, *, window: int = 1000, first: int | None = None) -> None:
+    def __init__(
+        self, *, window: int = 1000, first: int | None = None, journal: Journal | None = None
+    ) -> None:
         self.first = first_revision() if first is None else first
+        self._journal = journal
         self._revision = self.first
         self._window = window
         self._tables: dict[str, Table] = {}
@@ -270,6 +306,19 @@ class Store:
     def forget(self, wake: asyncio.Event) -> None:
         """Stop setting ``wake``."""
         self._listeners.discard(wake)
+
+    def keep(self, change: Change) -> None:
+        """Have a change written to disk, if anything is."""
+        if self._journal is not None:
+            self._journal.add(change)
+
+    async def settled(self) -> None:
+        """Wait until all that can be seen now would survive a crash; at once without a journal.
+
+        Whatever tells of the store waits for this before it leaves the server.
+        """
+        if self._journal is not None:
+            await self._journal.settled()
 
     def notify(self) -> None:
         """Wake whoever listens to all kinds."""

@@ -267,8 +267,10 @@ class Watches:
         finally:
             alarm.cancel()
 
-    @staticmethod
-    async def _write(request: web.BaseRequest, response: web.StreamResponse, lines: bytes) -> None:
+    async def _write(
+        self, request: web.BaseRequest, response: web.StreamResponse, lines: bytes
+    ) -> None:
+        await self._store.settled()  # what a client has seen, no crash may take back
         try:
             async with asyncio.timeout(_SLOW_SECONDS):
                 await response.write(lines)
