@@ -42,7 +42,7 @@ def network_failure(name: str, error: Exception, *, place: str = "") -> Transien
             )
         case aiohttp.ClientConnectorError():
             reason = _reason(error)
-            return Transient(f"no connection came about ({reason})" if reason else "no connection")
+            return Transient("no connection came about" + (f" ({reason})" if reason else ""))
         case TimeoutError():
             return Transient(f"no data came in time{place}")
         case aiohttp.TooManyRedirects():

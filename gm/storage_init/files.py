@@ -10,10 +10,6 @@ import msgspec
 __all__ = ["RemoteFile"]
 
 
-def _nothing(_: Path) -> bool:
-    return False
-
-
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become the file ``target``.
 
@@ -28,6 +24,6 @@ class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     target: Path
     work: Path
     link: Callable[[], str]
+    is_taken: Callable[[Path], bool]
     is_s3: bool = False
     unpack: bool = False
-    is_taken: Callable[[Path], bool] = _nothing

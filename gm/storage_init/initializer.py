@@ -100,14 +100,18 @@ class _Job:
                 return
             kind = "files listed in " if pair.is_index else ""
             self._progress.say(f"{kind}{pair.name} -> {pair.directory}")
-            async for found in sources.files(pair):
-                if self._over.is_set():
-                    return
-                if isinstance(found, DownloadFailed):
-                    self._failed(found)
-                elif self._claim(found):
-                    self._progress.found += 1
-                    await self._queue.put(found)
+            async with contextlib.aclosing(sources.files(pair)) as files:
+                async for found in files:
+                    if self._over.is_set():
+                        return
+                    await self._take(found)
+
+    async def _take(self, found: RemoteFile | DownloadFailed) -> None:
+        if isinstance(found, DownloadFailed):
+            self._failed(found)
+        elif self._claim(found):
+            self._progress.found += 1
+            await self._queue.put(found)
 
     async def _work(self) -> None:
         while (file := await self._queue.get()) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -37,23 +37,17 @@ class Sources:
         self._store, self._transfer, self._progress = store, transfer, progress
         self._is_taken = is_taken
 
-    async def files(self, pair: Pair) -> AsyncIterator[RemoteFile | DownloadFailed]:
+    async def files(self, pair: Pair) -> AsyncGenerator[RemoteFile | DownloadFailed, None]:
         """The files of ``pair``."""
         try:
-            if pair.is_index:
-                found = self._of_index(pair)
-            elif isinstance(pair.location, Remote):
-                found = self._of_remote(pair, pair.location)
-            else:
-                return
-            async for file in found:
+            async for file in self._of_index(pair) if pair.is_index else self._of_remote(pair):
                 yield file
         except DownloadFailed as exc:
             yield exc
 
-    async def _of_remote(
-        self, pair: Pair, remote: Remote
-    ) -> AsyncIterator[RemoteFile | DownloadFailed]:
+    async def _of_remote(self, pair: Pair) -> AsyncIterator[RemoteFile | DownloadFailed]:
+        remote = pair.location
+        assert isinstance(remote, Remote)
         last = remote.path.rpartition("/")[2]
         ends_with_slash = remote.url.partition("?")[0].partition("#")[0].endswith("/")
         if not remote.is_s3:

@@ -59,6 +59,7 @@ class Resource(msgspec.Struct, kw_only=True):
     last_modified: str = LAST_MODIFIED
     knows_range: bool = True
     knows_if_range: bool = True
+    most_bytes: int = 1 << 40  # of one range
     is_chunked: bool = False
     content_length: int | None = None  # a lie
     headers: dict[str, str] = {}
@@ -105,7 +106,7 @@ class FileServer:
         return self.resources[path]
 
     def fail(self, path: str, *faults: Fault) -> None:
-        """Let the next GETs of ``path`` go wrong, in this order."""
+        """Let the next GETs of ``path`` go wrong, in this order (``HEAD /x``: the next HEADs)."""
         self.faults[path].extend(faults)
 
     def of(self, path: str) -> list[Request]:
@@ -146,7 +147,7 @@ class FileServer:
             self._at_once -= 1
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        queue = self.faults[request.path] if request.method == "GET" else deque[Fault]()
+        queue = self.faults["HEAD " * (request.method == "HEAD") + request.path]
         fault = queue.popleft() if queue else Fault()
         before = self._parts()
         if fault.status:
@@ -214,8 +215,9 @@ class FileServer:
         start, size = int(wanted.removeprefix("bytes=").rstrip("-")), len(resource.body)
         if start >= size:
             return Reply(416, {"Content-Range": f"bytes */{size}"}, b"")
-        headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
-        return Reply(206, headers, resource.body[start:])
+        body = resource.body[start : start + resource.most_bytes]
+        headers["Content-Range"] = f"bytes {start}-{start + len(body) - 1}/{size}"
+        return Reply(206, headers, body)
 
     async def _relayed(self, request: web.Request) -> Reply:
         assert self._session is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import io
 import os
+import random
 import stat
 import tarfile
 import zipfile
@@ -19,6 +20,7 @@ from gm.storage_init.files import RemoteFile
 from tests.storage_init.support import tree
 
 Members = dict[str, bytes]
+NOISE = random.Random(1).randbytes(2_000_000)
 
 
 def tar(members: Members, mode: str = "w:gz") -> bytes:
@@ -172,14 +174,31 @@ def test_rights_are_tamed(tmp_path: Path) -> None:
         ("m.zip", zipped({"a": b"x" * 9999})[:-30]),
         ("m.tar.bz2", bz2.compress(tar({"a": b"1"}, "w"))[:-20] + b"\0" * 20),
         ("m.tar.xz", tar({"a": os.urandom(9999)}, "w:xz")[:5000]),
+        ("m.tbz2", bz2.compress(tar({"a": NOISE}, "w"))[:1_000_000] + b"\0" * 1_000_000),
     ],
-    ids=["page as tar", "page as zip", "short gz", "short zip", "bad bz2", "short xz"],
+    ids=[
+        "page as tar",
+        "page as zip",
+        "short gz",
+        "short zip",
+        "bad bz2",
+        "short xz",
+        "bz2 that turns bad",
+    ],
 )
 def test_what_is_no_whole_archive_is_told(tmp_path: Path, name: str, content: bytes) -> None:
     """Often a login page."""
     with pytest.raises(DownloadFailed, match="it is no whole archive of the kind that its name"):
         unpack(tmp_path / "d", name, content)
     assert tree(tmp_path / "d") == {}
+
+
+def test_a_volume_that_fails_is_not_taken_for_a_bad_archive(tmp_path: Path) -> None:
+    """A file is where the archive has a directory."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a").write_bytes(b"")
+    with pytest.raises(OSError, match="exists"):
+        unpack(tmp_path / "d", "m.zip", zipped({"a/b": b"1"}))
 
 
 def test_an_encrypted_archive_is_told(tmp_path: Path) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gm.api.urls import DOWNLOAD_PREFIX, HostPath, Remote
 from gm.controllers.credentials import S3Credentials
+from gm.controllers.federatedlearning.world import JobSettings
 from gm.controllers.storage import Location, Storage, apply_storage
-from gm.storage_init import parse_pairs
+from gm.storage_init import Settings, parse_pairs
+from tests.controllers.federatedlearning.test_golden import world_of
+from tests.controllers.support import golden, settle
 from tests.storage_init.support import ACCESS, BIG, MIB, SECRET, Fault, FileServer, tree
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "fl-s3.json"
 
 
 async def start(
@@ -168,34 +169,42 @@ async def test_no_secret_is_ever_shown(
 # --- both sides of the contract ---
 
 
-def initializers(recording: Any) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Each recorded init container, and the environment of the worker beside it."""
-    for step in recording["steps"]:
-        for child in step.get("children", ()):
-            if child["kind"] == "Pod":
-                env = child["spec"]["containers"][0]["env"]
-                values = {entry["name"]: entry.get("value", "") for entry in env}
-                for container in child["spec"].get("initContainers", ()):
-                    yield container, values
+def pods(whose: str) -> list[Any]:
+    """Sedna's pods for the recorded job, or GM's."""
+    recording = golden("fl-s3")
+    if whose == "sedna":
+        return [child for child in recording["steps"][0]["children"] if child["kind"] == "Pod"]
+    settings = JobSettings(aggregation_service="clusterDNS", inline_credentials=whose == "inline")
+    seen, _ = settle(world_of(recording, settings))
+    return [msgspec.json.decode(pod.raw) for pod in seen.pods]
 
 
-def test_the_recorded_pods_of_sedna_ask_for_what_we_can_read() -> None:
-    """Every argument of golden/fl-s3.json; each file lands where the worker looks."""
-    found = list(initializers(json.loads(GOLDEN.read_text())))
-    assert found
-    for container, worker in found:
-        env = {entry["name"]: entry["value"] for entry in container["env"]}
-        pairs = parse_pairs(container["args"], mark=env["INDIRECT_URL_MARK"])
+@pytest.mark.parametrize("whose", ["sedna", "by reference", "inline"])
+def test_pods_of_the_recorded_job_ask_for_what_we_can_read(whose: str) -> None:
+    """Every argument can be read; each file lands where the worker looks, and nothing else."""
+    found = pods(whose)
+    assert len(found) == 3
+    for pod in found:
+        (container,) = pod["spec"]["initContainers"]
+        given = pod["spec"]["containers"][0]["env"]
+        worker = {entry["name"]: entry.get("value", "") for entry in given}
+        env = {entry["name"]: entry.get("value", "by reference") for entry in container["env"]}
+        settings = Settings.from_env(env)
+        assert settings.endpoint_url == "http://minio.example.com:9000"
+        assert bool(settings.access_key and settings.secret_key)
+        pairs = parse_pairs(container["args"], mark=settings.mark)
         assert 2 * len(pairs) == len(container["args"])
         told = {
             path
             for name in ("MODEL_URL", "PRETRAINED_MODEL_URL", "TRAIN_DATASET_URL")
-            for path in worker.get(name, "").split(";")
+            if name in worker
+            for path in worker[name].split(";")
         }
+        brought = set()
         for pair in pairs:
             assert isinstance(pair.location, Remote)
-            last = pair.location.path.rpartition("/")[2]
-            assert str(pair.directory / last) in told
+            brought.add(str(pair.directory / pair.location.path.rpartition("/")[2]))
+        assert brought == told
 
 
 async def test_what_gm_asks_for_arrives_where_the_worker_looks(

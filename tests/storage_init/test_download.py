@@ -203,6 +203,17 @@ async def test_what_can_not_go_on_starts_over(
     assert len(server.of("/f")) == 2
 
 
+async def test_a_server_that_gives_less_than_is_asked_for_is_asked_again(
+    server: FileServer, tmp_path: Path
+) -> None:
+    """Some cap the size of a range."""
+    server.put("/f", BIG, most_bytes=MIB)
+    server.fail("/f", CUT)
+    summary = await bring(f"{server.url}/f", tmp_path, settings=quick(attempts=2))
+    assert summary.received_bytes == len(BIG)
+    assert tree(tmp_path) == {"f": BIG}
+
+
 async def test_a_weak_version_goes_on_by_its_time(server: FileServer, tmp_path: Path) -> None:
     """If-Range takes no weak ETag."""
     server.put("/f", BIG, etag='W/"weak"')

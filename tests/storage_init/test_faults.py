@@ -9,12 +9,14 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 
 from gm.errors import DownloadFailed, NoSpace
 from gm.storage_init.backoff import Transient
 from gm.storage_init.faults import NETWORK_ERRORS, network_failure, write_failure
 
 TARGET = Path("/downloads/b/f")
+KEY = ConnectionKey("h", 80, False, True, None, None, None)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -54,6 +56,15 @@ def test_a_file_that_can_not_be_written_is_told(number: int, advice: str) -> Non
         (ConnectionResetError(104, "secret"), "the connection was cut at 1 B"),
         (aiohttp.ServerTimeoutError("secret"), "no data came in time at 1 B"),
         (TimeoutError("secret"), "no data came in time at 1 B"),
+        (
+            aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "secret")),
+            "the host's name can not be resolved",
+        ),
+        (
+            aiohttp.ClientConnectorError(KEY, OSError(errno.EHOSTUNREACH, "secret")),
+            "no connection came about (no route to host)",
+        ),
+        (aiohttp.ClientConnectorError(KEY, OSError("secret")), "no connection came about"),
         (ssl.SSLError(1, "secret"), "no TLS connection came about"),
         (aiohttp.ClientError("secret"), "the answer is not proper HTTP at 1 B"),
     ],

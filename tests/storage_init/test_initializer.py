@@ -197,6 +197,13 @@ async def test_names_of_an_index_that_fail_are_told_each(
     assert tree(tmp_path / "out") == {"a": b"1"}
 
 
+async def test_an_index_of_bad_names_ends_the_run_early(tmp_path: Path) -> None:
+    """As when all files fail."""
+    index = tmp_path / "index.txt"
+    index.write_text("http://127.0.0.1:1/base\n" + "".join(f"../{n}\n" for n in range(99)))
+    assert len(await failures_of(index, f"@{tmp_path}/out", max_failures=2)) == 2
+
+
 async def test_a_name_of_an_http_index_that_leads_out_is_told(
     server: FileServer, tmp_path: Path
 ) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore import exceptions
 
 from gm.errors import ConfigError, DownloadFailed
 from gm.storage_init import Settings, Summary, s3
+from gm.storage_init.backoff import Transient
 from gm.storage_init.progress import Progress
 from gm.storage_init.s3 import Store
 from tests.storage_init.support import (
@@ -46,6 +48,12 @@ def put(client: Any, bucket: str, **objects: bytes) -> None:
     """Upload; ``__`` stands for a slash."""
     for key, body in objects.items():
         client.put_object(Bucket=bucket, Key=key.replace("__", "/"), Body=body)
+
+
+def refusal(status: int, code: str) -> exceptions.ClientError:
+    """A failure that the store answered."""
+    answer: Any = {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}
+    return exceptions.ClientError(answer, "secret")
 
 
 async def test_an_object_keeps_its_name(
@@ -233,6 +241,94 @@ async def test_a_refusal_is_told_with_the_stores_own_word(
         assert failure.startswith(f"s3://{bucket}/{path}: the server answered 403 ({code}); check")
         assert "clock" in failure
         assert ACCESS not in failure
+
+
+async def test_an_object_that_may_only_be_listed_is_refused_by_name(
+    store: FileServer, client: Any, bucket: str, tmp_path: Path
+) -> None:
+    """The answer to HEAD has no reason in it, the one to GET has."""
+    put(client, bucket, k=b"1")
+    denied = Fault(status=403, body=b"<Error><Code>AccessDenied</Code></Error>")
+    store.fail(f"HEAD /{bucket}/k", Fault(status=403))
+    store.fail(f"/{bucket}/k", denied)
+    (failure,) = await failures_of(f"s3://{bucket}/k", tmp_path, settings=signed(store))
+    assert failure.startswith(f"s3://{bucket}/k: the server answered 403 (AccessDenied); ")
+    store.fail(f"HEAD /{bucket}/k", Fault(status=403))
+    store.fail(f"/{bucket}", denied)
+    (failure,) = await failures_of(f"s3://{bucket}/k", tmp_path, settings=signed(store))
+    assert failure.startswith(f"s3://{bucket}/k: the server answered 403 (AccessDenied); ")
+
+
+async def test_a_question_that_fails_is_asked_again(
+    store: FileServer, client: Any, bucket: str, tmp_path: Path
+) -> None:
+    """HEAD alike."""
+    put(client, bucket, k=b"1")
+    store.fail(f"HEAD /{bucket}/k", Fault(status=500))
+    await bring(f"s3://{bucket}/k", tmp_path, settings=signed(store))
+    assert tree(tmp_path) == {"k": b"1"}
+
+
+async def test_a_wrong_region_is_told(store: FileServer, bucket: str, tmp_path: Path) -> None:
+    """Of those that S3 answers with 400."""
+    body = b"<Error><Code>AuthorizationHeaderMalformed</Code></Error>"
+    store.fail(f"/{bucket}", *[Fault(status=400, body=body)] * 3)
+    (failure,) = await failures_of(f"s3://{bucket}/d/", tmp_path, settings=signed(store))
+    assert "400 (AuthorizationHeaderMalformed); check the store's endpoint, and its region" in (
+        failure
+    )
+
+
+async def test_an_object_in_the_place_of_a_directory_is_told(
+    store: FileServer, client: Any, bucket: str, tmp_path: Path
+) -> None:
+    """S3 can hold both, a disk can not."""
+    put(client, bucket, d__x=b"file", d__x__y=b"below")
+    for _ in range(2):
+        (failure,) = await failures_of(
+            f"s3://{bucket}/d/", tmp_path, settings=signed(store, parallel=1)
+        )
+        assert failure.startswith(f"s3://{bucket}/d/x/y: {tmp_path}/d/x/y can not be written")
+        assert "rename one" in failure
+    put(client, bucket, e__x=b"file", e__x__=b"")
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e/x").write_bytes(b"file")
+    (failure,) = await failures_of(f"s3://{bucket}/e/", tmp_path, settings=signed(store))
+    assert failure.startswith(f"s3://{bucket}/e/x/: {tmp_path}/e/x can not be written (file exis")
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (exceptions.ReadTimeoutError(endpoint_url="secret"), "can not be reached"),
+        (exceptions.ConnectionClosedError(endpoint_url="secret"), "can not be reached"),
+        (exceptions.ProxyConnectionError(proxy_url="secret", error="secret"), "not be reached"),
+        (exceptions.SSLError(endpoint_url="secret", error="secret"), "no trusted TLS connection"),
+        (exceptions.NoRegionError(), "the S3 client refuses the request (NoRegionError)"),
+        (refusal(400, "SlowDown"), "the server answered 400 (SlowDown)"),
+        (refusal(200, "<odd>"), "the server answered 200 in a way that makes no sense"),
+    ],
+)
+def test_errors_of_the_client_become_ours(error: Exception, problem: str) -> None:
+    """Without its texts: they may hold what is secret."""
+
+    def call() -> None:
+        raise error
+
+    with pytest.raises((Transient, DownloadFailed)) as caught:
+        s3._translated("s3://b/k", call)
+    failure: Any = caught.value
+    assert problem in failure.problem
+    assert "secret" not in failure.problem + failure.advice
+
+
+async def test_an_endpoint_that_the_client_can_not_use_is_told(
+    store: FileServer, tmp_path: Path
+) -> None:
+    """By its variable."""
+    settings = signed(store, endpoint_url="http://bad host")
+    with pytest.raises(ConfigError, match="S3_ENDPOINT_URL: the S3 client can not use"):
+        await Store(settings, Progress(Lines(), interval_seconds=1)).bucket("b")
 
 
 async def test_without_credentials_nothing_is_signed(
