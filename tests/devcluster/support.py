@@ -128,10 +128,13 @@ class FakeKubelet:
         self.port = 0
         self.release = asyncio.Event()
         self.asked: list[str] = []
+        self._transports: list[asyncio.BaseTransport] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """``/containerLogs/NAMESPACE/POD/CONTAINER``."""
         self.asked.append(request.path_qs)
+        if request.transport is not None:
+            self._transports.append(request.transport)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         lines = [f"{request.match_info['container']} line {n}\n".encode() for n in (1, 2)]
@@ -142,6 +145,14 @@ class FakeKubelet:
             await response.write(b"the last line\n")
         await response.write_eof()
         return response
+
+    async def hang_up(self) -> None:
+        """Close what is left of connections without waiting for the peer's TLS farewell."""
+        for transport in self._transports:
+            assert isinstance(transport, asyncio.WriteTransport)
+            transport.abort()
+        for _ in range(3):  # sockets are closed by callbacks of the loop's next rounds
+            await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager
@@ -161,3 +172,4 @@ async def serving_kubelet(directory: Path) -> AsyncIterator[FakeKubelet]:
     finally:
         kubelet.release.set()
         await runner.cleanup()
+        await kubelet.hang_up()
