@@ -74,31 +74,41 @@ class Supervisor:
     ) -> None:
         self._group, self._pid_file, self._say = group, pid_file, say
         self._restart_seconds = restart_seconds
-        self._tasks: list[asyncio.Task[None]] = []
+        self._started: list[tuple[asyncio.Task[None], ...]] = []
         self._pids: dict[str, int] = {}
 
     def pid(self, name: str) -> int | None:
         """Process id of the running program ``name``."""
         return self._pids.get(name)
 
-    async def start(self, program: Program) -> None:
-        """Start ``program``; returns when it says that it is ready.
+    async def start(self, *programs: Program) -> None:
+        """Start ``programs`` side by side; returns when all of them say that they are ready.
 
-        Raises: ProgramDied if it ends before.
+        Raises: ProgramDied if one ends before.
         """
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = self._group.create_task(self._keep(program, ready), name=f"keep-{program.name}")
-        self._tasks.append(task)
-        await ready
+        loop = asyncio.get_running_loop()
+        readiness = [loop.create_future() for _ in programs]
+        self._started.append(
+            tuple(
+                self._group.create_task(self._keep(program, ready), name=f"keep-{program.name}")
+                for program, ready in zip(programs, readiness, strict=True)
+            )
+        )
+        # All outcomes are looked at, so that a second failure is not lost without a trace.
+        outcomes = await asyncio.gather(*readiness, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def stop(self) -> None:
-        """Stop all programs, the last started first."""
-        for task in reversed(self._tasks):
-            # A second cancellation would cut short the stopping that the first one began.
-            if not task.cancelling():
-                task.cancel()
-            await asyncio.wait([task])
-        self._tasks.clear()
+        """Stop all programs, the last started first; those started together, together."""
+        for tasks in reversed(self._started):
+            for task in tasks:
+                # A second cancellation would cut short the stopping that the first one began.
+                if not task.cancelling():
+                    task.cancel()
+            await asyncio.wait(tasks)
+        self._started.clear()
 
     async def _keep(self, program: Program, ready: asyncio.Future[None]) -> None:
         """Run ``program`` again and again; cancellation stops it."""

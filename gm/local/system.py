@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -55,14 +54,17 @@ def gm_program(
     )
 
 
-def apiserver_program(directory: StateDirectory, network: LoopbackNetwork, port: int) -> Program:
-    """The embedded API server. Its objects are in memory: it can not be restarted."""
+def apiserver_program(
+    directory: StateDirectory, network: LoopbackNetwork, port: int, *, keep: bool
+) -> Program:
+    """The embedded API server. Unless its objects are kept on disk it can not be restarted."""
     return gm_program(
         directory,
         "apiserver",
         *("apiserver", "--address", network.address(GM_HOST), "--port", str(port)),
         *("--dir", str(directory.path)),
-        essential=True,
+        *(("--state", str(directory.path)) if keep else ()),
+        essential=not keep,
     )
 
 
@@ -134,19 +136,21 @@ async def running_system(
     nodes: Sequence[str],
     port: int,
     say: Callable[[str], None],
+    keep: bool = False,
 ) -> AsyncIterator[System]:
     """A whole system for the body's lifetime; stopped in reverse order when the body ends.
 
-    Raises: ProgramDied (in an ExceptionGroup) if a program does not start or the API server dies.
+    With ``keep`` the API server's objects are kept in the directory.
+    Raises: ProgramDied (in an ExceptionGroup) if a program does not start, or if the API server
+    dies and its objects with it.
     """
     async with supervising(pid_file=directory.pids, say=say) as supervisor:
-        await supervisor.start(apiserver_program(directory, network, port))
+        await supervisor.start(apiserver_program(directory, network, port, keep=keep))
         await install_crds(directory.kubeconfig)
         await supervisor.start(manager_program(directory, network))
-        async with asyncio.TaskGroup() as starts:
-            for number, name in enumerate(nodes):
-                program = node_program(directory, network, name, number)
-                starts.create_task(supervisor.start(program))
+        await supervisor.start(
+            *(node_program(directory, network, name, number) for number, name in enumerate(nodes))
+        )
         yield System(
             directory=directory, network=network, supervisor=supervisor, nodes=tuple(nodes)
         )
