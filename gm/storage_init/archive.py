@@ -80,6 +80,10 @@ def _unzip(path: Path, into: Path, file: RemoteFile) -> None:
 
 
 def _untar(path: Path, into: Path, file: RemoteFile) -> None:
+    if not hasattr(tarfile, "data_filter"):
+        raise _failure(
+            file, "this Python can not unpack tar safely", "use Python 3.11.4 or newer in the image"
+        )
     with tarfile.open(path) as archive:
         for member in archive:
             _check(member.name)

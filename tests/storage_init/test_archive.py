@@ -201,6 +201,13 @@ def test_a_volume_that_fails_is_not_taken_for_a_bad_archive(tmp_path: Path) -> N
         unpack(tmp_path / "d", "m.zip", zipped({"a/b": b"1"}))
 
 
+def test_an_old_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 3.11.4 tarfile has no filter."""
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(DownloadFailed, match=r"use Python 3\.11\.4 or newer"):
+        unpack(tmp_path / "d", "m.tar", tar({"a": b"1"}, "w"))
+
+
 def test_an_encrypted_archive_is_told(tmp_path: Path) -> None:
     """There is nobody to ask for the password."""
     content = bytearray(zipped({"a": b"1"}))
