@@ -25,6 +25,7 @@ __all__ = ["FILE_NAME", "Row", "Saved", "SavedObject", "StateFile", "StateFileEr
 FILE_NAME = "objects.db"
 """What the file is called in the directory that ``--state`` names."""
 
+_MAGIC = b"SQLite format 3\0"
 _APPLICATION = 0x676D6F62  # "gmob", in the file's header: `file objects.db` shows it
 _FORMAT = 1
 _SCHEMA = """
@@ -89,11 +90,14 @@ class StateFile:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Secrets lie in it: nobody else may read it, nor the log beside it, which takes over
             # its mode.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            with os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+                head = file.read(len(_MAGIC))
         except OSError as exc:
             raise ConfigError(
                 f"can not use {self.path}: {exc.strerror or exc}; {_ELSEWHERE}"
             ) from None
+        if head not in (b"", _MAGIC):  # SQLite would take a file of one byte for an empty one
+            raise self._foreign()
         self._database = sqlite3.connect(
             self.path, timeout=0, isolation_level=None, check_same_thread=False
         )
@@ -175,7 +179,7 @@ class StateFile:
         if (application, version, tables) == (0, 0, 0):
             return True
         if application != _APPLICATION:
-            raise ConfigError(f"{self.path} is no state file of gm; {_ELSEWHERE}")
+            raise self._foreign()
         if version != _FORMAT:
             raise ConfigError(
                 f"{self.path} has format {version}, this gm reads {_FORMAT}: use the gm that wrote "
@@ -201,9 +205,10 @@ class StateFile:
                 raise ConfigError(f"{self.path} {why} {_ELSEWHERE}") from None
             raise ConfigError(f"can not use {self.path}: {exc}; {_ELSEWHERE}") from None
         except (sqlite3.DatabaseError, msgspec.DecodeError) as exc:
-            if "not a database" in str(exc):
-                raise ConfigError(f"{self.path} is no state file of gm; {_ELSEWHERE}") from None
             raise self._damaged(str(exc)) from None
+
+    def _foreign(self) -> ConfigError:
+        return ConfigError(f"{self.path} is no state file of gm; {_ELSEWHERE}")
 
     def _damaged(self, why: str) -> ConfigError:
         return ConfigError(
