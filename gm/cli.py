@@ -116,6 +116,7 @@ def _up(arguments: argparse.Namespace, ready: Ready) -> int:
     logs.configure(level="warning")
     settings = UpSettings(
         directory=arguments.dir,
+        state=arguments.state,
         nodes=tuple(dict.fromkeys(arguments.node)) or UpSettings().nodes,
         example=arguments.example,
     )
@@ -151,7 +152,10 @@ def _apiserver(arguments: argparse.Namespace, ready: Ready) -> int:
 
     logs.configure(format=arguments.log_format, level=arguments.log_level)
     settings = ApiServerSettings(
-        directory=arguments.dir, address=arguments.address, port=arguments.port
+        directory=arguments.dir or arguments.state or Path("gm-apiserver"),
+        state=arguments.state,
+        address=arguments.address,
+        port=arguments.port,
     )
 
     async def body(stopping: asyncio.Event) -> int:
@@ -296,9 +300,16 @@ def _parser() -> argparse.ArgumentParser:
         "up",
         _up,
         "run API server, GM and nodes on this machine until Ctrl-C",
-        "  gm up --example\n  gm up --node cloud --node edge1 --dir /tmp/two",
+        "  gm up --example\n  gm up --node cloud --node edge1 --dir /tmp/two\n"
+        "  gm up --state ./kept        # goes on where it ended, also after kill -9",
     )
-    up.add_argument("--dir", type=Path, default=Path("gm-up"), help="state, logs, kubeconfig")
+    place = up.add_mutually_exclusive_group()
+    place.add_argument(
+        "--dir", type=Path, default=Path("gm-up"), help="logs, kubeconfig, nodes; emptied at start"
+    )
+    place.add_argument(
+        "--state", type=Path, metavar="DIR", help="the same, kept, and the objects with it"
+    )
     up.add_argument(
         "--node", action="append", default=[], metavar="NAME", help="a node (cloud, edge1, edge2)"
     )
@@ -355,7 +366,12 @@ def _parser() -> argparse.ArgumentParser:
         "run the embedded Kubernetes API server alone",
         "  gm apiserver --dir /tmp/api &\n  export KUBECONFIG=/tmp/api/kubeconfig",
     )
-    apiserver.add_argument("--dir", type=Path, default=Path("gm-apiserver"))
+    apiserver.add_argument(
+        "--dir", type=Path, help="CA, token, kubeconfig (that of --state, or gm-apiserver)"
+    )
+    apiserver.add_argument(
+        "--state", type=Path, metavar="DIR", help="keep the objects there; else in memory"
+    )
     apiserver.add_argument("--address", default="127.0.0.1", help="a loopback address")
     apiserver.add_argument("--port", type=int, default=6443, help="0 takes a free one")
     _log_arguments(apiserver)

@@ -18,26 +18,27 @@ _MARKER = ".gm-local-system"
 class StateDirectory:
     """A directory that one running system owns.
 
-    With ``fresh`` whatever an earlier system left in it is removed first; a directory that holds
-    anything else is refused, never emptied. The lock is the kernel's, so that it ends with the
-    process.
+     With ``fresh`` whatever an earlier system left in it is removed first; a directory that holds
+     anything else is refused, never emptied, and so is one whose objects are meant to be kept
+    . ``option`` is the flag that named it, for messages. The lock is the kernel's, so
+     that it ends with the process.
 
-    Raises: ConfigError if the directory is in use, or is somebody else's.
+     Raises: ConfigError if the directory is in use, or is somebody else's.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+    def __init__(self, path: Path, *, fresh: bool = False, option: str = "--dir") -> None:
         self.path = path.resolve()
         marker = self.path / _MARKER
         try:
             if self.path.exists() and not marker.exists() and any(self.path.iterdir()):
                 raise ConfigError(
-                    f"{path} exists and was not made by gm; name another directory with --dir"
+                    f"{path} exists and was not made by gm; name another directory with {option}"
                 )
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(marker, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
             raise ConfigError(
-                f"can not use {path}: {exc.strerror or exc}; name another directory with --dir"
+                f"can not use {path}: {exc.strerror or exc}; name another directory with {option}"
             ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,8 +46,14 @@ class StateDirectory:
             owner = marker.read_text().strip() or "another process"
             os.close(self._lock)
             raise ConfigError(
-                f"{path} is in use by process {owner}; stop it or name another one with --dir"
+                f"{path} is in use by process {owner}; stop it or name another one with {option}"
             ) from None
+        if fresh and self.network.exists():
+            os.close(self._lock)
+            raise ConfigError(
+                f"{path} keeps the objects of `gm up --state`, and this would delete them; name "
+                f"another directory with {option}, or go on with `gm up --state {path}`"
+            )
         if fresh:
             self._empty()
         os.ftruncate(self._lock, 0)
@@ -72,6 +79,11 @@ class StateDirectory:
     def nodes(self) -> Path:
         """One directory per node, each that node's file system."""
         return self.path / "nodes"
+
+    @property
+    def network(self) -> Path:
+        """The loopback network's prefix, if objects that name its addresses are kept."""
+        return self.path / "network"
 
     @property
     def kubeconfig(self) -> Path:

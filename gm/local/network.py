@@ -16,24 +16,34 @@ _TRIES = 200
 class LoopbackNetwork:
     """A /24 within 127.0.0.0/8 that no other system on this machine uses.
 
-    The reservation is a bound abstract Unix socket: atomic, valid in this network namespace just as
-    the addresses are, and released by the kernel however this process ends.
+    ``prefix`` (``127.a.b``) asks for that one: pods of an earlier run were told its addresses. The
+    reservation is a bound abstract Unix socket: atomic, valid in this network namespace just as the
+    addresses are, and released by the kernel however this process ends.
     """
 
-    def __init__(self, *, rng: random.Random | None = None) -> None:
+    def __init__(self, prefix: str = "", *, rng: random.Random | None = None) -> None:
+        if prefix:
+            if not self._take(prefix):
+                raise ConfigError(
+                    f"network {prefix}.0/24 belongs to another system just now; stop that first"
+                )
+            return
         rng = rng or random.Random()  # noqa: S311 - a choice, not a secret
         for _ in range(_TRIES):
             # 127.0.x.y is where everybody else's servers listen.
-            prefix = f"127.{rng.randint(1, 254)}.{rng.randint(0, 254)}"
-            held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            try:
-                held.bind(f"\0gm-loopback-{prefix}")
-            except OSError:
-                held.close()
-                continue
-            self._held, self.prefix = held, prefix
-            return
+            if self._take(f"127.{rng.randint(1, 254)}.{rng.randint(0, 254)}"):
+                return
         raise ConfigError("no free loopback network 127.a.b.0/24 found; stop another `gm up` first")
+
+    def _take(self, prefix: str) -> bool:
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            held.bind(f"\0gm-loopback-{prefix}")
+        except OSError:
+            held.close()
+            return False
+        self._held, self.prefix = held, prefix
+        return True
 
     def address(self, host: int) -> str:
         """The address of ``host`` (1 to 254) in this network."""

