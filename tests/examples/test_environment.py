@@ -54,6 +54,13 @@ def test_model_url_may_be_a_directory(tmp_path: Path) -> None:
         assert settings.model == Path(url) / "model.npz"
 
 
+def test_dataset_may_be_a_directory(tmp_path: Path) -> None:
+    """As an init container leaves it: both files have their names there."""
+    settings = TrainerSettings.read({**TRAINER, "TRAIN_DATASET_URL": f"{tmp_path}"})
+    assert settings.dataset == tmp_path / "train.npz"
+    assert settings.heldout == tmp_path / "heldout.npz"
+
+
 def test_identity_tells_jobs_and_incarnations_apart() -> None:
     """WORKER_NAME holds a hash of the job's uid."""
     identities = {

@@ -16,15 +16,19 @@ import psutil
 import pytest
 import yaml
 
+from gm.examples.federated.upload import ENDPOINT, upload
 from gm.local.example import example_manifest
 from gm.local.up import kubectl
+from tests.storage_init.support import s3_server
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("whole-systems")]
 
 
-def fast_manifest(path: Path, *, name: str = "fl-digits", **train: Any) -> Path:
+def fast_manifest(
+    path: Path, *, name: str = "fl-digits", source: str = "job.yaml", **train: Any
+) -> Path:
     """The example with few rounds at full speed; ``train`` changes its trainer containers."""
-    text = example_manifest().read_text().replace("fl-digits", name)
+    text = example_manifest().with_name(source).read_text().replace("fl-digits", name)
     documents = list(yaml.safe_load_all(text))
     spec = next(d for d in documents if d["kind"] == "FederatedLearningJob")["spec"]
     for container in spec["aggregationWorker"]["template"]["spec"]["containers"]:
@@ -66,6 +70,28 @@ async def output_until(process: asyncio.subprocess.Process, text: str) -> str:
         assert line, f"ended without {text!r}: {lines}"
         lines += line.decode()
     return lines
+
+
+def kubeconfig_in(greeting: str) -> str:
+    """The kubeconfig that ``gm up`` told."""
+    found = re.search(r"export KUBECONFIG=(\S+)", greeting)
+    assert found is not None, greeting
+    return found[1]
+
+
+async def run_kubectl(*words: str, kubeconfig: str, home: Path) -> str:
+    """Output of kubectl, which has to succeed."""
+    tool = kubectl()
+    assert tool is not None
+    process = await asyncio.create_subprocess_exec(
+        *(tool, *words),
+        env={**os.environ, "KUBECONFIG": kubeconfig, "HOME": str(home)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    return out.decode()
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -133,27 +159,14 @@ async def test_ctrl_c_stops_everything_at_any_moment(tmp_path: Path, moment: str
 
 async def test_two_systems_side_by_side_each_run_their_jobs(tmp_path: Path) -> None:
     """Two ``gm up`` in one directory; two jobs at once by kubectl in the first; kill -9 of both."""
-    tool = kubectl()
-    assert tool is not None
     async with gm("up", "--example", cwd=tmp_path) as first, gm("up", cwd=tmp_path) as second:
         greeting = await output_until(first, "Ctrl-C stops everything")
         other = await output_until(second, "Ctrl-C stops everything")
-        kubeconfigs = [
-            re.search(r"export KUBECONFIG=(\S+)", text).group(1)  # type: ignore[union-attr]
-            for text in (greeting, other)
-        ]
+        kubeconfigs = [kubeconfig_in(text) for text in (greeting, other)]
         assert kubeconfigs[0] != kubeconfigs[1]
 
         async def run(*words: str, kubeconfig: str = kubeconfigs[0]) -> str:
-            process = await asyncio.create_subprocess_exec(
-                *(tool, *words),
-                env={**os.environ, "KUBECONFIG": kubeconfig, "HOME": str(tmp_path)},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            out, _ = await process.communicate()
-            assert process.returncode == 0, out.decode()
-            return out.decode()
+            return await run_kubectl(*words, kubeconfig=kubeconfig, home=tmp_path)
 
         for name in ("one", "two"):
             manifest = fast_manifest(tmp_path / f"{name}.yaml", name=name)
@@ -165,3 +178,29 @@ async def test_two_systems_side_by_side_each_run_their_jobs(tmp_path: Path) -> N
         second.kill()
         await asyncio.gather(first.wait(), second.wait())
     await wait_gone(tmp_path)
+
+
+async def test_the_example_trains_on_datasets_from_an_s3_store(tmp_path: Path) -> None:
+    """The nodes hold no data: what the trainers read was downloaded by their init containers."""
+    with s3_server() as store:
+        upload(store, "digits", {})
+        job = fast_manifest(tmp_path / "job.yaml", source="job-s3.yaml", name="fl-s3")
+        host = store.removeprefix("http://")
+        job.write_text(job.read_text().replace(ENDPOINT.removeprefix("http://"), host))
+        async with gm("up", cwd=tmp_path) as process:
+            kubeconfig = kubeconfig_in(await output_until(process, "Ctrl-C stops everything"))
+
+            async def run(*words: str) -> str:
+                return await run_kubectl(*words, kubeconfig=kubeconfig, home=tmp_path)
+
+            await run("apply", "-f", str(job))
+            await run("wait", "--for=condition=Complete", "fl", "--all", "--timeout=150s")
+            for node in ("edge1", "edge2"):
+                assert list((tmp_path / "gm-up/nodes" / node).rglob("*.npz")) == []
+            name = (await run("get", "fl", "-o", "name")).strip().rpartition("/")[2]
+            told = await run("logs", f"{name}-train-0", "-c", "storage-initializer")
+            assert "s3://digits/edge1/" in told
+            assert "accuracy_alone_edge2" in await run("get", "model", name, "-o", "yaml")
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 0
+    assert processes_of(tmp_path) == []

@@ -11,8 +11,11 @@ __all__ = ["DEFAULT_IMAGES", "RunnerSettings", "Tuning"]
 DEFAULT_IMAGES = {
     "sedna.io/example-fl-aggregation:v1": ("python", "-m", "gm.examples.federated.aggregate"),
     "sedna.io/example-fl-train:v1": ("python", "-m", "gm.examples.federated.train"),
+    # Sedna's name for it, and what setting storageInitializerImage says unless changed
+    "kubeedge/sedna-storage-initializer:v0.3.0": ("python", "-m", "gm", "storage-init"),
 }
-"""What stands for the example's images, so that its job.yaml needs no ``command``."""
+"""What stands for the example's images and the init container that downloads: neither of them
+needs a ``command``."""
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):

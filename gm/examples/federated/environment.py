@@ -181,6 +181,8 @@ class TrainerSettings:
         env = Environment(values)
         env.require_websocket()
         dataset = env.path("TRAIN_DATASET_URL")
+        if dataset.is_dir():  # a Dataset such as s3://bucket/edge1/, downloaded whole
+            dataset = dataset / "train.npz"
         dataset_name = env.text("DATASET_NAME", dataset.stem)
         heldout = env.path("TEST_DATASET_URL") if env.text("TEST_DATASET_URL", "") else None
         return cls(
