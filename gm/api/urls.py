@@ -111,9 +111,15 @@ def url_problem(url: str) -> str | None:
     return None
 
 
+_UNESCAPED_PASSWORD = re.compile(r"//[^/@:?]*:(?!\d{1,5}(?:[/?#]|$)).*@")
+
+
 def redacted(url: str) -> str:
     """``url`` without what may be secret (user, password, query), shortened: for messages."""
-    head, _, _ = url.partition("?")
+    # A password that nobody escaped may hold "/" and "?": whatever follows a colon that starts no
+    # port is one, up to the last "@".
+    head = _UNESCAPED_PASSWORD.sub("//...@", url)
+    head, _, _ = head.partition("?")
     head = re.sub(r"//[^/@]*@", "//...@", head)
     head = _CONTROL.sub("?", head)
     return head if len(head) <= 200 else head[:197] + "..."

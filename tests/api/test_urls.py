@@ -118,6 +118,9 @@ def test_a_sound_url_has_no_problem() -> None:
 def test_messages_show_no_password_and_no_signature() -> None:
     """Presigned URLs and user:password@ are secrets; conditions and events are not."""
     assert redacted("https://u:p@h/x?X-Amz-Signature=s3cr3t") == "https://...@h/x"
+    assert redacted("http://u:pa/ss@h/f") == "http://...@h/f"
+    assert redacted("http://u:p?q@h/f?k=v") == "http://...@h/f"
+    assert redacted("http://h:8080/a@b/f") == "http://h:8080/a@b/f"
     told = url_problem("https://me:s3cr3t@h:99999/x?sig=s3cr3t")
     assert told is not None
     assert "s3cr3t" not in told
