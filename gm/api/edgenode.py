@@ -16,7 +16,6 @@ class Quarantined(View, frozen=True, kw_only=True):
 
     key: Annotated[str, doc("The object: kind/namespace/name.", required=True)] = ""
     reason: Annotated[str | None, doc("Why it is not sent.")] = None
-    bytes: Annotated[int | None, doc("Size of the frame that it would take.")] = None
     since: Annotated[datetime | None, doc("When it was set aside.")] = None
 
 

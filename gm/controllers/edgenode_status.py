@@ -112,12 +112,13 @@ def compute(
     )
     if not snapshot.connected:
         return status
-    silent = timedelta(seconds=snapshot.silent_seconds or 0.0)
+    since = link.since if link is not None else now
+    silent = timedelta(seconds=round(snapshot.silent_seconds or 0.0))
     return msgspec.structs.replace(
         status,
         protocol=snapshot.protocol,
-        since=link.since if link is not None else now,
-        last_seen=(now - silent).replace(microsecond=0),
+        since=since,
+        last_seen=max(since, now - silent),
         held=len(snapshot.held),
         held_keys=_names(snapshot.held),
     )

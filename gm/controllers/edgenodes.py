@@ -47,6 +47,7 @@ _ALL = ""
 _LOOKS_AT_A_TIME = 10
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 60.0
 _WARNING_SECONDS = 60.0
+_LEAST_WAIT_SECONDS = 0.001  # a wait that rounding made tiny need not move the clock at all
 
 
 class EdgeNodeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +125,7 @@ class EdgeNodes:
     def left(self, node: str, *, silent_seconds: float) -> None:
         """See :class:`gm.messagelayer.Onlooker`."""
         now = self._now()
-        seen = (now - timedelta(seconds=silent_seconds)).replace(microsecond=0)
+        seen = now - timedelta(seconds=round(silent_seconds))
         self._links[node] = Link(since=now, last_seen=seen)
         self._mark(node)
 
@@ -181,21 +182,24 @@ class EdgeNodes:
         if node is None and not (snapshot is not None and snapshot.desired):
             await self._drop(name, snapshot, known)
             return Result()
-        if (snapshot is None and known is None) or not _NAME.match(name):
-            return Result()  # a Node that has nothing to do with us, or a name that is none
+        is_edge = snapshot is not None or known is not None or name in self._links
+        if not is_edge or not _NAME.match(name):
+            return Result()
         if known is not None and self._is_elsewhere(known, snapshot):
             return Result()
         status = self._compute(name)
         if known is None or not self._is_kept(known, node) or not known.shows(status):
             await self._rate.wait()
             await self._write(name)
-        elif self._is_refresh_due(known, status) and self._rate.has_spare:
+            # more is under way; where nothing moves any more, the sweep is soon enough
+            is_moving = status.connected and status.pending
+            return Result(
+                requeue_after_seconds=self._settings.look_again_seconds if is_moving else None
+            )
+        if self._is_refresh_due(known, status) and self._rate.has_spare:
             await self._rate.wait()
             await self._patch(name, known, {"status": status_patch(status)}, subresource="status")
-        is_moving = snapshot is not None and snapshot.connected and snapshot.pending > 0
-        return Result(
-            requeue_after_seconds=self._settings.look_again_seconds if is_moving else None
-        )
+        return Result()
 
     def _compute(self, name: str) -> EdgeNodeStatus:
         snapshot, known = self._hub.status(name), self._known.get(name)
@@ -380,7 +384,8 @@ class _Rate:
         """Take a token, when there is one."""
         self._count()
         while self._tokens < 1:
-            await asyncio.sleep((1 - self._tokens) / self._per_second)
+            lacking_seconds = (1 - self._tokens) / self._per_second
+            await asyncio.sleep(max(lacking_seconds, _LEAST_WAIT_SECONDS))
             self._count()
         self._tokens -= 1
 

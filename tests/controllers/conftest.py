@@ -21,6 +21,7 @@ from gm.api.resources import (
     SERVICES,
 )
 from gm.config import Config, WebsocketConfig
+from gm.controllers.edgenodes import EdgeNodeSettings
 from gm.controllers.federatedlearning import JobSettings
 from gm.controllers.manager import Manager
 from gm.errors import NotFound
@@ -51,6 +52,7 @@ class Site:
         )
         self.stopping = asyncio.Event()
         self.faults = Faults()
+        self.edge_nodes = EdgeNodeSettings()
         self.settings = JobSettings(completion_grace_seconds=1, remake_first_seconds=0.2)
 
     async def connect(self, **options: Any) -> Client:
@@ -71,6 +73,7 @@ class Site:
             self.config,
             informer_settings=FAST,
             job_settings=self.settings,
+            edge_node_settings=self.edge_nodes,
             timing=Timing(same_key_seconds=0.02),
             connect=self.connect,
         )
