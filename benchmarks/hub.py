@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import uvloop
 from websockets.asyncio.server import ServerConnection, serve
@@ -78,11 +78,13 @@ class SlowStore:
         self.operations = 0
 
     async def read(self, shard: int) -> tuple[bytes, str]:
+        """See :class:`gm.messagelayer.ShardStore`."""
         self.operations += 1
         await asyncio.sleep(0.005)
         return self.shards.get(shard, (b"", ""))
 
     async def write(self, shard: int, content: bytes, version: str) -> str:
+        """See :class:`gm.messagelayer.ShardStore`."""
         self.operations += 1
         await asyncio.sleep(0.005)
         if self.shards.get(shard, (b"", ""))[1] != version:
@@ -100,6 +102,7 @@ class GmTarget:
         self.hub.expect(["dataset"])
 
     async def start(self, group: asyncio.TaskGroup) -> int:
+        """Listen; gives the port."""
         settings = WebsocketConfig(
             address="127.0.0.1", port=0, connections_per_second=100_000, max_nodes=19_000
         )
@@ -109,6 +112,7 @@ class GmTarget:
         return server.port
 
     def prepare(self, nodes: int) -> None:
+        """Want five objects on each node."""
         shared = [desired(f"shared{number}", 0) for number in range(SHARED)]
         for number in range(nodes):
             for each in shared:
@@ -117,9 +121,11 @@ class GmTarget:
         self.hub.complete("dataset")
 
     def update(self, number: int, version: int) -> None:
+        """Make a new version of a node's own object."""
         self.hub.put(f"n{number}", desired(f"own{number}", version))
 
     def counters(self) -> dict[str, int]:
+        """What else is worth knowing."""
         return {**self.hub.counters, "record_operations": self.store.operations}
 
 
@@ -132,6 +138,7 @@ class BareTarget:
         self.group: asyncio.TaskGroup | None = None
 
     async def start(self, group: asyncio.TaskGroup) -> int:
+        """Listen; gives the port."""
         self.group = group
         server = await serve(
             self.handle, "127.0.0.1", 0, compression=None, max_size=2**23, backlog=4096
@@ -139,6 +146,7 @@ class BareTarget:
         return server.sockets[0].getsockname()[1]
 
     async def handle(self, connection: ServerConnection) -> None:
+        """Send a node what it shall hold."""
         assert connection.request is not None
         node = connection.request.headers["Node-Name"]
         self.connections[node] = connection
@@ -148,22 +156,26 @@ class BareTarget:
             pass
 
     def prepare(self, nodes: int) -> None:
+        """Want five objects on each node."""
         shared = [self.payload(desired(f"shared{number}", 0)) for number in range(SHARED)]
         for number in range(nodes):
             self.payloads[f"n{number}"] = [*shared, self.payload(desired(f"own{number}", 0))]
 
     def update(self, number: int, version: int) -> None:
+        """Make a new version of a node's own object."""
         assert self.group is not None
         payload = self.payload(desired(f"own{number}", version))
         self.group.create_task(self.connections[f"n{number}"].send(payload))
 
     def payload(self, version: Desired) -> bytes:
+        """What a v2 session would send."""
         key = version.key
         return v2.encode_v2(
             v2.Put(key.kind, key.namespace, key.name, version.uid, version.digest, version.content)
         )
 
     def counters(self) -> dict[str, int]:
+        """What else is worth knowing."""
         return {}
 
 
@@ -220,8 +232,8 @@ class Node(asyncio.Protocol):
         self.objects = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        """Shake hands."""
+        self.transport = transport = cast(asyncio.Transport, transport)
         subprotocol = "Sec-WebSocket-Protocol: gm.v2\r\n" if self.wire == "v2" else ""
         transport.write(
             f"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -230,6 +242,7 @@ class Node(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
+        """Take frames."""
         self._buffer += data
         if not self._is_open:
             head, end, rest = self._buffer.partition(b"\r\n\r\n")
@@ -451,7 +464,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         if options.serve:

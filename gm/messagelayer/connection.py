@@ -15,11 +15,11 @@ import http
 import logging
 import struct
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from websockets.exceptions import InvalidMessage
-from websockets.frames import Frame, Opcode
+from websockets.frames import Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
@@ -28,6 +28,7 @@ from websockets.typing import Subprotocol
 from gm.config import WebsocketConfig
 from gm.messagelayer.auth import Authenticator, HandshakeRefused, node_name
 from gm.messagelayer.hub import Hub
+from gm.messagelayer.incoming import Incoming
 from gm.messagelayer.liveness import Liveness, Verdict
 from gm.messagelayer.message import MalformedFrame, server_frame
 from gm.messagelayer.record import Claim
@@ -90,8 +91,9 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_claim",
-        "_fragments",
         "_host",
+        "_incoming",
+        "_is_busy",
         "_is_reading",
         "_is_writable",
         "_liveness",
@@ -123,7 +125,8 @@ class Connection(asyncio.Protocol):
         self._session: Session | None = None
         self._claim: Claim | None = None
         self._liveness: Liveness | None = None
-        self._fragments: list[bytes] = []
+        self._incoming: Incoming | None = None  # from the end of the handshake
+        self._is_busy = False
         self._is_reading = self._is_writable = True
         self._malformed, self._malformed_since = 0, 0.0
         self._opened_at = 0.0
@@ -142,25 +145,24 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
-        if self._liveness is not None:
-            self._liveness.heard(self._loop.time())
-        with self._surviving():
-            self._protocol.receive_data(data)
-            for event in self._protocol.events_received():
-                if isinstance(event, Request):
-                    self._handshake(event)
-                elif isinstance(event, Frame) and self._phase is _Phase.OPEN:
-                    self._frame(event)
-            if isinstance(self._protocol.handshake_exc, InvalidMessage):
-                self._answer_garbage()
+        self._is_busy = True  # one turn of the session at the end is enough
+        try:
+            if self._incoming is None:
+                self._receive_handshake(data)
+            else:
+                if self._liveness is not None:
+                    self._liveness.heard(self._loop.time())
+                self._take(self._incoming.feed(data))
             self._flush()
+        except Exception as exc:
+            self._crash(exc)
+        self._is_busy = False
         self._pump()
 
     def eof_received(self) -> None:
         """See :class:`asyncio.Protocol`; returning None closes the transport."""
-        with self._surviving():
-            self._protocol.receive_eof()
-            self._flush()
+        self._protocol.receive_eof()
+        self._flush()
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -193,6 +195,16 @@ class Connection(asyncio.Protocol):
 
     # Handshake.
 
+    def _receive_handshake(self, data: bytes) -> None:
+        self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._handshake(event)
+            elif self._incoming is not None:  # a peer in a hurry: frames behind its request
+                self._take(self._incoming.take([event]))
+        if isinstance(self._protocol.handshake_exc, InvalidMessage):
+            self._answer_garbage()
+
     def _handshake(self, request: Request) -> None:
         try:
             response = self._protocol.accept(request)
@@ -213,11 +225,13 @@ class Connection(asyncio.Protocol):
         """Answer the handshake and begin the session."""
         if self._phase is not _Phase.HANDSHAKE or self._response is None:
             return
-        with self._surviving():
+        try:
             self._protocol.send_response(self._response)
             self._response = None
             self._flush()
             self._open()
+        except Exception as exc:
+            self._crash(exc)
         self._pump()
 
     def refuse(self, refusal: HandshakeRefused) -> None:
@@ -251,6 +265,7 @@ class Connection(asyncio.Protocol):
         self._liveness = Liveness(
             now, interval=settings.ping_interval_seconds, timeout=settings.ping_timeout_seconds
         )
+        self._incoming = Incoming(self._protocol, max_bytes=settings.max_frame_bytes)
         self._session = session = self._host.make_session(self.node, self._protocol.subprotocol)
         session.wake, session.resume_reading = self._wake, self._resume_reading
         session.silent_seconds = self._silent_seconds
@@ -269,34 +284,22 @@ class Connection(asyncio.Protocol):
 
     # Messages.
 
-    def _frame(self, frame: Frame) -> None:
-        if frame.opcode is Opcode.PONG:
-            if len(frame.data) == _PONG_NUMBER.size and self._session is not None:
-                number = _PONG_NUMBER.unpack(frame.data)[0]
-                self._session.ponged(number, self._loop.time())
-            return
-        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            return
-        if frame.opcode is not Opcode.CONT and frame.fin:
-            self._message(bytes(frame.data), is_text=frame.opcode is Opcode.TEXT)
-            return
-        if frame.opcode is not Opcode.CONT:
-            self._fragments = [b"t" if frame.opcode is Opcode.TEXT else b"b"]
-        self._fragments.append(bytes(frame.data))
-        if frame.fin:
-            kind, *parts = self._fragments
-            self._fragments = []
-            self._message(b"".join(parts), is_text=kind == b"t")
+    def _take(self, messages: list[tuple[Opcode, bytes]]) -> None:
+        for opcode, payload in messages:
+            if self._session is None:
+                return
+            if opcode is not Opcode.PONG:
+                self._message(self._session, payload, is_text=opcode is Opcode.TEXT)
+            elif len(payload) == _PONG_NUMBER.size:
+                self._session.ponged(_PONG_NUMBER.unpack(payload)[0], self._loop.time())
 
-    def _message(self, payload: bytes, *, is_text: bool) -> None:
-        if self._session is None:
-            return
+    def _message(self, session: Session, payload: bytes, *, is_text: bool) -> None:
         hub = self._host.hub
         hub.counters["frames_in"] += 1
         try:
-            report = self._session.receive(payload, is_text=is_text, now=self._loop.time())
+            report = session.receive(payload, is_text=is_text, now=self._loop.time())
         except MalformedFrame as exc:
-            self._session.complain(exc)
+            session.complain(exc)
             self._count_malformed(exc)
             return
         if report is not None and not hub.submit(report):
@@ -316,20 +319,21 @@ class Connection(asyncio.Protocol):
     # The session's turn.
 
     def _wake(self) -> None:
-        if self._pump_handle is None and self._phase is _Phase.OPEN:
+        if self._pump_handle is None and not self._is_busy and self._phase is _Phase.OPEN:
             self._pump_handle = self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Let the session act until it has nothing more to do for now."""
+        """Let the session act."""
         if self._pump_handle is not None:
             self._pump_handle.cancel()
             self._pump_handle = None
-        with self._surviving():
-            while self._phase is _Phase.OPEN and self._session is not None:
+        try:
+            if self._session is not None and self._phase is _Phase.OPEN:
                 actions = self._session.poll(self._loop.time(), room=self._is_writable)
-                if not actions:
-                    break
-                self._perform(actions)
+                if actions:
+                    self._perform(actions)
+        except Exception as exc:
+            self._crash(exc)
         self._arm()
 
     def _perform(self, actions: list[Action]) -> None:
@@ -378,8 +382,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
                 return
         elif self._liveness is not None:
-            with self._surviving():
-                self._check_liveness(self._liveness, now)
+            self._check_liveness(self._liveness, now)
         self._pump()
 
     def _check_liveness(self, liveness: Liveness, now: float) -> None:
@@ -441,17 +444,13 @@ class Connection(asyncio.Protocol):
             self._claim.release()
             self._claim = None
 
-    @contextlib.contextmanager
-    def _surviving(self) -> Iterator[None]:
-        """Turn a bug in the body into the end of this one connection, never a silent half-life."""
-        try:
-            yield
-        except Exception:
-            logger.exception("connection failed", extra={"node": self.node})
-            self._protocol.fail(1011, "internal error")
-            self._flush()
-            self._transport.close()
-            self._end_within(min(1.0, self._host.timing.close_seconds))
+    def _crash(self, exc: Exception) -> None:
+        """Turn a bug into the end of this one connection, never into a silent half-life."""
+        logger.error("connection failed", extra={"node": self.node}, exc_info=exc)
+        self._protocol.fail(1011, "internal error")
+        self._flush()
+        self._transport.close()
+        self._end_within(min(1.0, self._host.timing.close_seconds))
 
     # Bytes.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gm import __version__
-from gm.messagelayer.message import Desired, MalformedFrame, Report, WireKey, check_json
+from gm.messagelayer.message import Desired, MalformedFrame, Report, WireKey, check_json, check_key
 from gm.messagelayer.session import Action, Close, Gate, NodeState, Send, Session, Timing
 from gm.messagelayer.v2 import (
     Ack,
@@ -175,14 +175,17 @@ class V2Session(Session):
         flown = self._flight.pop(key)
         if isinstance(flown, Desired):
             self._flight_bytes -= len(flown.content)
-        if key not in self._state.quarantined:
+        want = self._state.desired.get(key)
+        # A delete has landed: look, too, whether nothing is desired by now.
+        if want is not flown and key not in self._state.quarantined:
             self._queue[key] = None
 
     def _report(self, frame: ReportFrame) -> Report:
+        key = check_key(frame.kind, frame.namespace, frame.name)
         check_json(frame.content)
         return Report(
             node=self.node,
-            key=frame.key,
+            key=key,
             content=frame.content,
             uid=frame.uid,
             ids=(frame.id,),

@@ -185,7 +185,7 @@ async def test_malformed_frames_are_answered_and_the_session_kept_P1_050() -> No
     async with serving(hub) as server, EdgeV2.connected(server.port, NODE) as edge:
         for frame in (b"", b"\xc1", b"\x81\xa4type\xa1x", v2.encode_v2(v2.Hello()), "text"):
             await edge.connection.send(frame)
-        await edge.send(v2.Ack("gadget", "default", "d", "u", "h"))
+        await edge.send(v2.ReportFrame("gadget", "default", "d", 1, b"{}"))
         await edge.send(v2.Ack("dataset", "default", "never-sent", "u", "h"))
         await edge.send(v2.ReportFrame("dataset", "default", "d", 1, b"{nonsense"))
         await edge.send(v2.Error("you make no sense\n"))

@@ -49,6 +49,16 @@ def test_directions_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "name", "reason"), [("gadget", "d", "kind"), ("dataset", "../d", "name")]
+)
+def test_agent_may_count_on_names_from_gm(kind: str, name: str, reason: str) -> None:
+    """It uses them for files, perhaps."""
+    with pytest.raises(MalformedFrame) as malformed:
+        v2.decode_from_gm(v2.encode_v2(v2.Delete(kind, "default", name)))
+    assert malformed.value.reason == reason
+
+
+@pytest.mark.parametrize(
     ("payload", "reason"),
     [
         (b"", "msgpack"),
@@ -59,8 +69,6 @@ def test_directions_do_not_mix() -> None:
         (b"\x81\xa4type\xa3ack", "shape"),
         (b"\x91" * 100_000, "shape"),
         (b"\x82\xa4type\xa5hello\xa1x" + b"\x91" * 100_000, "nesting"),
-        (v2.encode_v2(v2.Ack("gadget", "default", "d")), "kind"),
-        (v2.encode_v2(v2.Ack("dataset", "default", "../d")), "name"),
     ],
 )
 def test_malformed_frame_says_what_is_wrong(payload: bytes, reason: str) -> None:
