@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import datetime
 import logging
 import os
 import signal
@@ -136,7 +137,10 @@ def _demo(arguments: argparse.Namespace, ready: Ready) -> int:
 
     logs.configure(level="warning")
     settings = DemoSettings(
-        directory=arguments.dir, manifest=arguments.job, timeout_seconds=arguments.timeout
+        directory=arguments.dir,
+        kubeconfig=arguments.kubeconfig and arguments.kubeconfig.resolve(),
+        manifest=arguments.job,
+        timeout_seconds=arguments.timeout,
     )
 
     async def body(stopping: asyncio.Event) -> int:
@@ -206,6 +210,8 @@ def _edge(arguments: argparse.Namespace, ready: Ready) -> int:
     from gm.edge_stub.main import run_edge
     from gm.edge_stub.settings import EdgeSettings, RunnerSettings, parse_images
 
+    if arguments.name is None or arguments.gm is None:
+        raise ConfigError("gm edge needs --name NODE and --gm URL; gm edge --help says more")
     logs.configure(format=arguments.log_format, level=arguments.log_level)
     runner = None
     if arguments.runner:
@@ -226,6 +232,10 @@ def _edge(arguments: argparse.Namespace, ready: Ready) -> int:
         state=arguments.state,
         listen=arguments.listen,
         runner=runner,
+        token_file=arguments.token_file,
+        ca_file=arguments.ca,
+        cert_file=arguments.cert,
+        key_file=arguments.key,
         backoff_max_seconds=arguments.max_backoff,
     )
 
@@ -234,6 +244,27 @@ def _edge(arguments: argparse.Namespace, ready: Ready) -> int:
         return 0
 
     return _run(body)
+
+
+def _edge_status(arguments: argparse.Namespace, ready: Ready) -> int:
+    from gm.edge_stub.status import as_json, read_status, render
+
+    status = read_status(arguments.state)
+    now = datetime.datetime.now(datetime.UTC)
+    sys.stdout.write(as_json(status) if arguments.json else render(status, now))
+    return 0
+
+
+def _pki(arguments: argparse.Namespace, ready: Ready) -> int:
+    from gm import pki
+
+    directory: Path = arguments.dir
+    for path in pki.issue(
+        directory, nodes=arguments.node, servers=arguments.server, days=arguments.days
+    ):
+        _say(f"wrote {path}")
+    _say(pki.how_to_use(directory, nodes=arguments.node, servers=arguments.server))
+    return 0
 
 
 def _storage_init(arguments: argparse.Namespace, ready: Ready) -> int:
@@ -288,7 +319,15 @@ def _parser() -> argparse.ArgumentParser:
         "demo",
         _demo,
         "train one federated model on this machine and show it",
-        "  gm demo\n  gm demo | cat        # plain lines",
+        "  gm demo\n  gm demo | cat        # plain lines\n"
+        "  gm demo --kubeconfig ~/.kube/config   # in that cluster; nothing stays there",
+    )
+    demo.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="run it in this cluster (its current context), in a namespace and with nodes of its "
+        "own that are processes of this machine",
     )
     demo.add_argument("--dir", type=Path, default=Path("gm-demo"), help="where model and logs stay")
     demo.add_argument("--job", type=Path, help="submit this file instead of the example's")
@@ -330,10 +369,11 @@ def _parser() -> argparse.ArgumentParser:
         "run one edge node's Local Controller, and with --runner its pods",
         "  gm edge --name edge1 --gm ws://gm.example:9000 --root / --state /var/lib/gm-edge\n"
         "  gm edge --name edge1 --gm ws://127.0.0.1:9000 --runner --address 127.0.0.1 \\\n"
-        "      --image 'me/train:v1=python train.py'",
+        "      --image 'me/train:v1=python train.py'\n"
+        "  gm edge status --state /var/lib/gm-edge",
     )
-    edge.add_argument("--name", required=True, help="node name")
-    edge.add_argument("--gm", required=True, metavar="URL", help="ws://HOST:PORT of GM")
+    edge.add_argument("--name", help="node name (required)")
+    edge.add_argument("--gm", metavar="URL", help="ws://HOST:PORT or wss://... of GM (required)")
     edge.add_argument("--root", type=Path, default=Path("/"), help="the node's file system")
     edge.add_argument("--state", type=Path, default=Path("gm-edge"), help="the stub's own files")
     edge.add_argument(
@@ -358,7 +398,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=ARGV",
         help="what to run for an image whose container names no command",
     )
+    _credential_arguments(edge)
     _log_arguments(edge)
+    _edge_status_command(edge)
 
     apiserver = command(
         "apiserver",
@@ -376,6 +418,24 @@ def _parser() -> argparse.ArgumentParser:
     apiserver.add_argument("--port", type=int, default=6443, help="0 takes a free one")
     _log_arguments(apiserver)
 
+    pki = command(
+        "pki",
+        _pki,
+        "make a CA, and certificates for GM and its nodes, to try out TLS",
+        "  gm pki gm-pki --server gm.example --node edge1 --node edge2\n"
+        "  gm pki gm-pki --node edge3        # one more, of the same CA",
+    )
+    pki.add_argument("dir", type=Path, metavar="DIR", help="where they lie; nothing is overwritten")
+    pki.add_argument("--node", action="append", default=[], metavar="NAME", help="a node")
+    pki.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name or IP address of GM, beside this machine's loopback",
+    )
+    pki.add_argument("--days", type=int, default=365, help="how long they are valid (365)")
+
     storage = command(
         "storage-init",
         _storage_init,
@@ -392,6 +452,32 @@ def _parser() -> argparse.ArgumentParser:
     command("crds", _crds, "print the CustomResourceDefinitions", "  gm crds | kubectl apply -f -")
     command("version", _version, "print the version", "  gm version")
     return parser
+
+
+def _edge_status_command(edge: argparse.ArgumentParser) -> None:
+    status = edge.add_subparsers(metavar="").add_parser(
+        "status",
+        help="show link, objects and waiting reports of a Local Controller",
+        description="Show link, objects and waiting reports of a Local Controller.",
+        epilog="examples:\n  gm edge status --state /var/lib/gm-edge\n"
+        "  gm edge status --state gm-up/state/edge1 --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    status.set_defaults(function=_edge_status)
+    status.add_argument(
+        "--state", type=Path, default=Path("gm-edge"), help="the Local Controller's own files"
+    )
+    status.add_argument("--json", action="store_true", help="for programs")
+
+
+def _credential_arguments(parser: argparse.ArgumentParser) -> None:
+    for flag, text in (
+        ("--token-file", "holds the token that says who this node is"),
+        ("--ca", "CA certificates to check GM's against; else the system's"),
+        ("--cert", "this node's certificate, with CN system:node:NAME"),
+        ("--key", "its private key, unless it lies in the same file"),
+    ):
+        parser.add_argument(flag, type=Path, metavar="FILE", help=text)
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,10 @@
-"""``gm demo``: one federated job on this machine, from submission to the trained model."""
+"""``gm demo``: one federated job, from submission to the trained model."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,10 +14,11 @@ from gm.kube import Client
 from gm.local.apply import apply, load_manifests
 from gm.local.directory import StateDirectory
 from gm.local.example import example_manifest, write_example_data
+from gm.local.guest import relocate, visiting
 from gm.local.network import LoopbackNetwork
 from gm.local.snapshot import Snapshot, accuracies
 from gm.local.story import Story
-from gm.local.system import DEFAULT_NODES, System, running_system
+from gm.local.system import DEFAULT_NODES, System, running_guest, running_system
 from gm.local.up import API_PORT
 from gm.local.view import View
 
@@ -28,10 +30,12 @@ NAMESPACE = "default"
 class DemoSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What ``gm demo`` was asked for. ``timeout_seconds`` bounds the job, not the start.
 
-    ``manifest`` is submitted instead of the example's own; its data is the example's.
+    ``manifest`` is submitted instead of the example's own; its data is the example's. With
+    ``kubeconfig`` the job runs in that cluster instead of an embedded one.
     """
 
     directory: Path = Path("gm-demo")
+    kubeconfig: Path | None = None
     manifest: Path | None = None
     timeout_seconds: float = 300
 
@@ -56,33 +60,80 @@ async def demo(settings: DemoSettings, view: View) -> bool:
     ):
         view.say(f"writing the nodes' data to {directory.nodes}")
         await write_example_data(directory.nodes)
-        view.say(f"starting an API server, GM and the nodes {', '.join(DEFAULT_NODES)}")
-        async with running_system(
-            directory, network, nodes=DEFAULT_NODES, port=API_PORT, say=view.say
-        ) as system:
-            view.say(f"kubectl apply -f {manifest}")
-            ended = await _train(system, objects, job, settings, view)
-            model = model_file(system, objects, job)
-            _judge(ended, model, system)
-            for line in summary(ended, model):
-                view.say(line)
-            return True
+        task = _Task(manifest, objects, job, settings, view)
+        if settings.kubeconfig is None:
+            await _at_home(task, directory, network)
+        else:
+            await _as_guest(task, settings.kubeconfig, directory, network)
+    return True
 
 
-async def _train(
-    system: System,
-    objects: list[Json],
-    job: Json,
-    settings: DemoSettings,
-    view: View,
-) -> Snapshot:
+class _Task(NamedTuple):
+    """What is to be done, wherever it is done."""
+
+    manifest: Path
+    objects: list[Json]
+    job: Json
+    settings: DemoSettings
+    view: View
+
+    async def run(self, system: System) -> None:
+        """Submit the job and see it through. Raises: DemoFailed."""
+        self.view.say(f"kubectl apply -f {self.manifest}")
+        ended = await _train(system, self)
+        model = model_file(system, self.objects, self.job)
+        _judge(ended, model, system)
+        for line in summary(ended, model):
+            self.view.say(line)
+
+
+async def _at_home(task: _Task, directory: StateDirectory, network: LoopbackNetwork) -> None:
+    """In a cluster made for it."""
+    task.view.say(f"starting an API server, GM and the nodes {', '.join(DEFAULT_NODES)}")
+    async with running_system(
+        directory, network, nodes=DEFAULT_NODES, port=API_PORT, say=task.view.say
+    ) as system:
+        await task.run(system)
+
+
+async def _as_guest(
+    task: _Task, kubeconfig: Path, directory: StateDirectory, network: LoopbackNetwork
+) -> None:
+    """In somebody's cluster, in a namespace and with nodes of its own; nothing stays there."""
+    say = task.view.say
+    async with (
+        await Client.connect(kubeconfig=str(kubeconfig), user_agent="gm-demo") as client,
+        visiting(client, DEFAULT_NODES, say=say) as visit,
+    ):
+        for name, own in visit.nodes.items():
+            if (directory.nodes / name).exists():
+                (directory.nodes / name).rename(directory.nodes / own)
+        say(f"starting GM and the nodes {', '.join(visit.nodes.values())}")
+        objects = relocate(task.objects, namespace=visit.namespace, nodes=visit.nodes)
+        job = next(o for o in objects if o["kind"] == "FederatedLearningJob")
+        async with (
+            running_guest(
+                directory,
+                network,
+                kubeconfig=kubeconfig,
+                namespace=visit.namespace,
+                nodes=tuple(visit.nodes.values()),
+                say=say,
+            ) as system,
+            visit.staying(),
+        ):
+            await task._replace(objects=objects, job=job).run(system)
+
+
+async def _train(system: System, task: _Task) -> Snapshot:
+    namespace, view = system.namespace or NAMESPACE, task.view
     async with await Client.connect(kubeconfig=str(system.kubeconfig)) as client:
-        story = Story(client, namespace=NAMESPACE, job=job)
+        story = Story(client, namespace=namespace, job=task.job, nodes=system.nodes)
         async with story.following():
             view.show(story.snapshot())
-            for item in objects:
-                view.say(await apply(client, item, namespace=NAMESPACE))
-            return await _watch(story, settings, view)
+            for item in task.objects:
+                view.say(await apply(client, item, namespace=namespace))
+            return await _watch(story, task.settings, view)
 
 
 async def _watch(story: Story, settings: DemoSettings, view: View) -> Snapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from gm.api.core import Node, Pod
@@ -22,9 +22,12 @@ _NAME = "federatedlearningjob.sedna.io/name"
 
 
 class Story:
-    """What happens to ``job`` (its manifest) in ``namespace``."""
+    """What happens to ``job`` (its manifest) in ``namespace``, and to ``nodes`` (names)."""
 
-    def __init__(self, client: Client, *, namespace: str, job: Json) -> None:
+    def __init__(
+        self, client: Client, *, namespace: str, job: Json, nodes: Collection[str]
+    ) -> None:
+        self._node_names = frozenset(nodes)
         self._key = ObjectKey(namespace, job["metadata"]["name"])
         self._model = ObjectKey(namespace, job["spec"]["aggregationWorker"]["model"]["name"])
         self._datasets = {w["dataset"]["name"] for w in job["spec"]["trainingWorkers"]}
@@ -74,7 +77,11 @@ class Story:
     def snapshot(self) -> Snapshot:
         """How things are now."""
         return Snapshot(
-            nodes=tuple(sorted(map(_node, _views(self._nodes)), key=lambda n: n.name)),
+            nodes=tuple(
+                _node(node)
+                for node in sorted(_views(self._nodes), key=lambda node: str(node.metadata.name))
+                if node.metadata.name in self._node_names
+            ),
             datasets=tuple(
                 DatasetLine(
                     name=d.metadata.name,

@@ -1,4 +1,4 @@
-"""The programs of one local system: the embedded API server, GM, and a process for each node."""
+"""The programs of a local system: an API server of its own or a cluster, GM, and the nodes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
@@ -13,13 +14,13 @@ import yaml
 from gm.api.crd import crds
 from gm.api.meta import ObjectKey
 from gm.api.resources import CUSTOM_RESOURCE_DEFINITIONS
-from gm.errors import AlreadyExists, NotFound
+from gm.errors import AlreadyExists
 from gm.kube import Client
 from gm.local.directory import StateDirectory
 from gm.local.network import LoopbackNetwork
 from gm.local.supervisor import Program, Supervisor, supervising
 
-__all__ = ["DEFAULT_NODES", "System", "running_system"]
+__all__ = ["DEFAULT_NODES", "System", "running_guest", "running_system"]
 
 DEFAULT_NODES = ("cloud", "edge1", "edge2")
 WEBSOCKET_PORT = 9000
@@ -29,17 +30,19 @@ GM_HOST, FIRST_NODE_HOST = 1, 10
 
 
 class System(msgspec.Struct, kw_only=True):
-    """One running local system."""
+    """One running local system.
+
+    ``kubeconfig`` is what ``KUBECONFIG`` is set to. With ``namespace`` it is a guest in a cluster
+    that is not its own: it looks at nothing but that namespace, and its nodes run nothing but the
+    pods of sedna.io objects there.
+    """
 
     directory: StateDirectory
     network: LoopbackNetwork
     supervisor: Supervisor
     nodes: tuple[str, ...]
-
-    @property
-    def kubeconfig(self) -> Path:
-        """What ``KUBECONFIG`` is set to."""
-        return self.directory.kubeconfig
+    kubeconfig: Path
+    namespace: str = ""
 
 
 def gm_program(
@@ -68,30 +71,29 @@ def apiserver_program(
     )
 
 
-def manager_program(directory: StateDirectory, network: LoopbackNetwork) -> Program:
+def manager_program(system: System) -> Program:
     """GM, with a configuration file as a platform engineer would write it."""
-    config = directory.path / "gm.yaml"
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "kubeConfig": str(directory.kubeconfig),
-                "websocket": {"address": network.address(GM_HOST), "port": WEBSOCKET_PORT},
-                "localController": {"server": f"http://localhost:{LC_PORT}"},
-                "health": {"address": network.address(GM_HOST), "port": HEALTH_PORT},
-            },
-            sort_keys=False,
-        )
-    )
-    return gm_program(directory, "gm", "run", "--config", str(config))
+    address = system.network.address(GM_HOST)
+    config: dict[str, Any] = {
+        "kubeConfig": str(system.kubeconfig),
+        "websocket": {"address": address, "port": WEBSOCKET_PORT},
+        "localController": {"server": f"http://localhost:{LC_PORT}"},
+        "health": {"address": address, "port": HEALTH_PORT},
+    }
+    if system.namespace:
+        config |= {"namespace": system.namespace, "stateNamespace": system.namespace}
+    path = system.directory.path / "gm.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return gm_program(system.directory, "gm", "run", "--config", str(path))
 
 
-def node_program(
-    directory: StateDirectory, network: LoopbackNetwork, name: str, number: int
-) -> Program:
+def node_program(system: System, name: str, number: int) -> Program:
     """Node ``name``: its Local Controller and the runner of its pods."""
+    directory, network = system.directory, system.network
     address = network.address(FIRST_NODE_HOST + number)
     root = directory.nodes / name
     root.mkdir(parents=True, exist_ok=True)
+    pods = ("--namespace", system.namespace) if system.namespace else ("--any-pod",)
     return gm_program(
         directory,
         f"node-{name}",
@@ -99,7 +101,7 @@ def node_program(
         *("--gm", f"ws://{network.address(GM_HOST)}:{WEBSOCKET_PORT}"),
         *("--state", str(directory.path / "state" / name)),
         *("--listen", f"{address}:{LC_PORT}", "--address", address),
-        *("--kubeconfig", str(directory.kubeconfig), "--runner", "--any-pod"),
+        *("--kubeconfig", str(system.kubeconfig), "--runner", *pods),
         # Three nodes on loopback are no thundering herd: be back soon after GM is.
         *("--max-backoff", "5"),
     )
@@ -114,18 +116,6 @@ async def install_crds(kubeconfig: Path) -> None:
                 await client.create(CUSTOM_RESOURCE_DEFINITIONS, "", crd)
             except AlreadyExists:
                 await client.patch(CUSTOM_RESOURCE_DEFINITIONS, key, {"spec": crd["spec"]})
-
-
-async def ensure_namespace(client: Client, name: str) -> None:
-    """Make namespace ``name`` unless it exists."""
-    from gm.api.resources import NAMESPACES
-
-    try:
-        await client.get(NAMESPACES, ObjectKey("", name))
-    except NotFound:
-        await client.create(
-            NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        )
 
 
 @asynccontextmanager
@@ -147,10 +137,46 @@ async def running_system(
     async with supervising(pid_file=directory.pids, say=say) as supervisor:
         await supervisor.start(apiserver_program(directory, network, port, keep=keep))
         await install_crds(directory.kubeconfig)
-        await supervisor.start(manager_program(directory, network))
-        await supervisor.start(
-            *(node_program(directory, network, name, number) for number, name in enumerate(nodes))
+        system = System(
+            directory=directory,
+            network=network,
+            supervisor=supervisor,
+            nodes=tuple(nodes),
+            kubeconfig=directory.kubeconfig,
         )
-        yield System(
-            directory=directory, network=network, supervisor=supervisor, nodes=tuple(nodes)
+        await _start(system)
+        yield system
+
+
+@asynccontextmanager
+async def running_guest(
+    directory: StateDirectory,
+    network: LoopbackNetwork,
+    *,
+    kubeconfig: Path,
+    namespace: str,
+    nodes: Sequence[str],
+    say: Callable[[str], None],
+) -> AsyncIterator[System]:
+    """GM and nodes in somebody's cluster, for one namespace, for the body's lifetime.
+
+    Raises: ProgramDied (in an ExceptionGroup) if a program does not start.
+    """
+    async with supervising(pid_file=directory.pids, say=say) as supervisor:
+        system = System(
+            directory=directory,
+            network=network,
+            supervisor=supervisor,
+            nodes=tuple(nodes),
+            kubeconfig=kubeconfig,
+            namespace=namespace,
         )
+        await _start(system)
+        yield system
+
+
+async def _start(system: System) -> None:
+    """Start GM, then the nodes side by side."""
+    await system.supervisor.start(manager_program(system))
+    nodes = enumerate(system.nodes)
+    await system.supervisor.start(*(node_program(system, name, number) for number, name in nodes))
