@@ -89,7 +89,7 @@ def test_of_two_crds_with_one_name_the_same_is_served_again() -> None:
     refused = old.create(CRDS, second)["status"]["conditions"]
     assert {"NamesAccepted": "False"}.items() <= {c["type"]: c["status"] for c in refused}.items()
     new = _again(old)
-    assert new.info("widgets.example.com")
+    assert new.info("widgets.example.com").resource.kind == "Widget"
     with pytest.raises(LookupError):
         new.info("awidgets.example.com")
 
