@@ -84,6 +84,10 @@ class Controller(Generic[K]):
                     controller=self.name, object=str(key), reconcile_id=next(self._ids)
                 ):
                     await self._reconcile(key)
+            except asyncio.CancelledError:
+                # leadership may come back to this process, and with it what was cut off
+                self._queue.add(key)
+                raise
             finally:
                 self._queue.done(key)
 

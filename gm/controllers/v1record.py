@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import base64
-import logging
 from typing import Any
 
 import msgspec
 
 from gm.api.meta import ObjectKey
-from gm.api.resources import CONFIG_MAPS, NAMESPACES
+from gm.api.resources import CONFIG_MAPS
+from gm.controllers.statenamespace import create_namespace
 from gm.errors import AlreadyExists, Conflict, NotFound
 from gm.kube import Client
 from gm.messagelayer import ShardConflict
 
 __all__ = ["ConfigMapShards"]
-
-logger = logging.getLogger(__name__)
 
 _ENTRY = "record"
 
@@ -71,16 +69,8 @@ class ConfigMapShards:
         try:
             return await self._client.create(CONFIG_MAPS, self._namespace, body)
         except NotFound:
-            await self._create_namespace()
+            await create_namespace(self._client, self._namespace)
             return await self._client.create(CONFIG_MAPS, self._namespace, body)
-
-    async def _create_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-        try:
-            await self._client.create(NAMESPACES, "", body)
-        except AlreadyExists:
-            return
-        logger.info("namespace for gm's records made", extra={"namespace": self._namespace})
 
     def _key(self, shard: int) -> ObjectKey:
         return ObjectKey(self._namespace, f"gm-v1-record-{shard:02}")
