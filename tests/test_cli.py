@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 from gm import __version__, cli
 from gm.errors import ConfigError, ServiceError
 
-COMMANDS = ("demo", "up", "run", "edge", "apiserver", "crds", "version", "storage-init")
+COMMANDS = ("demo", "up", "run", "edge", "apiserver", "crds", "version", "storage-init", "pki")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -79,3 +80,67 @@ def test_a_plain_local_controller_never_imports_the_kubernetes_client() -> None:
         "sys.exit('kubernetes_asyncio' in sys.modules or 'gm.kube' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_certificates_are_made_and_their_use_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``gm pki``; a second time it is an error, in one line."""
+    directory = tmp_path / "pki"
+    assert cli.main(["pki", str(directory), "--node", "edge1", "--server", "gm.example"]) == 0
+    out = capsys.readouterr().out
+    assert f"wrote {directory}/node-edge1.key\n" in out
+    assert "gm edge --name edge1 --gm wss://gm.example:9000" in out
+    assert cli.main(["pki", str(directory), "--node", "edge1"]) == 2
+    assert "nothing is overwritten" in capsys.readouterr().err
+
+
+def test_status_of_nobody_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``gm edge status`` where no Local Controller ever was."""
+    assert cli.main(["edge", "status", "--state", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err == (
+        f"gm: --state {tmp_path}/none: no local controller has kept anything there\n"
+    )
+
+
+def test_edge_without_name_and_gm_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Though neither is needed for ``gm edge status``."""
+    assert cli.main(["edge", "--name", "edge1"]) == 2
+    assert "--name NODE and --gm URL" in capsys.readouterr().err
+
+
+def test_edge_status_has_help_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """As every command."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["edge", "status", "--help"])
+    assert caught.value.code == 0
+    assert "  gm edge status --state" in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_edge_proves_who_it_is_and_tells_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``gm edge`` with certificates of ``gm pki``, asked while it runs and after kill -9."""
+    pki, state = tmp_path / "pki", tmp_path / "state"
+    assert cli.main(["pki", str(pki), "--node", "edge1"]) == 0
+    command = [
+        *(sys.executable, "-m", "gm", "edge", "--name", "edge1", "--gm", "wss://127.0.0.1:1"),
+        *("--root", str(tmp_path), "--state", str(state), "--listen", "127.0.0.1:0"),
+        *("--ca", str(pki / "ca.crt"), "--cert", str(pki / "node-edge1.crt")),
+        *("--key", str(pki / "node-edge1.key"), "--log-level", "info"),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as edge:
+        try:
+            assert edge.stderr is not None
+            for line in edge.stderr:
+                if "not connected to gm" in line:
+                    break
+            capsys.readouterr()
+            assert cli.main(["edge", "status", "--state", str(state), "--json"]) == 0
+            told = json.loads(capsys.readouterr().out)
+        finally:
+            edge.kill()
+    assert (told["running"], told["node"], told["pid"]) == (True, "edge1", edge.pid)
+    assert told["link"]["cause"] == "Connection refused"
+    assert cli.main(["edge", "status", "--state", str(state)]) == 0
+    assert "not running" in capsys.readouterr().out

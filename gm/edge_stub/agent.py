@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import random
 import socket
 import ssl
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from datetime import UTC, datetime, timedelta
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
+from gm.edge_stub.credentials import Credentials, is_loopback
 from gm.edge_stub.link import Applied, Link, LinkV1, LinkV2
 from gm.edge_stub.outbox import Outbox
 from gm.edge_stub.settings import EdgeSettings
+from gm.edge_stub.status import LinkStatus
 from gm.edge_stub.store import Store
-from gm.errors import ConfigError
 from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Agent", "Backoff"]
@@ -74,8 +74,29 @@ class Agent:
             max_seconds=settings.backoff_max_seconds,
             stable_seconds=settings.stable_seconds,
         )
-        self.is_connected = False
-        self._tls = _tls(settings)
+        self._credentials = Credentials(settings)
+        self._link: Link | None = None
+        self._since = _now()
+        self._cause = ""
+        self._retry_at: datetime | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to GM."""
+        return self._link is not None
+
+    def status(self) -> LinkStatus:
+        """The connection as it is now."""
+        link = self._link
+        return LinkStatus(
+            gm=self._settings.gm,
+            connected=link is not None,
+            protocol=link.protocol if link is not None else "",
+            in_step=link.is_in_step if link is not None else None,
+            since=self._since,
+            cause=self._cause,
+            retry_at=self._retry_at,
+        )
 
     async def run(self) -> None:
         """Stay connected until cancelled; whatever GM or the network do, this goes on."""
@@ -91,6 +112,7 @@ class Agent:
             except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ValueError) as exc:
                 cause = _describe(exc)
             delay = self._backoff.next_delay(lasted_seconds=lasted, going_away=going_away)
+            self._cause, self._retry_at = cause, _now() + timedelta(seconds=delay)
             logger.warning(
                 "not connected to gm",
                 extra={"gm": self._settings.gm, "cause": cause, "retry_seconds": round(delay, 2)},
@@ -99,12 +121,10 @@ class Agent:
 
     def _dial(self) -> connect:
         settings = self._settings
-        headers = {"Node-Name": settings.node}
-        if settings.token_file is not None:
-            headers["Authorization"] = f"Bearer {settings.token_file.read_text().strip()}"
+        headers, tls = self._credentials.current()
         return connect(
             settings.gm,
-            additional_headers=headers,
+            additional_headers={"Node-Name": settings.node, **headers},
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             compression=None,
             max_size=settings.max_frame_bytes,
@@ -112,43 +132,25 @@ class Agent:
             ping_timeout=settings.ping_timeout_seconds,
             close_timeout=2,
             open_timeout=10,
-            ssl=self._tls,
-            proxy=None if _is_loopback(settings.gm) else True,
+            ssl=tls,
+            proxy=None if is_loopback(settings.gm) else True,
         )
 
     async def _serve(self, connection: ClientConnection) -> Exception | None:
         kind: type[Link] = LinkV2 if connection.subprotocol == SUBPROTOCOL else LinkV1
-        logger.info(
-            "connected to gm",
-            extra={"gm": self._settings.gm, "protocol": "v2" if kind is LinkV2 else "v1"},
-        )
+        logger.info("connected to gm", extra={"gm": self._settings.gm, "protocol": kind.protocol})
         link = kind(connection, store=self._store, outbox=self._outbox, applied=self._applied)
-        self.is_connected = True
+        self._link, self._since = link, _now()
+        self._cause, self._retry_at = "", None
         try:
             return await link.run()
         finally:
-            self.is_connected = False
+            self._link, self._since = None, _now()
 
 
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _tls(settings: EdgeSettings) -> ssl.SSLContext | None:
-    """How to check who GM is, and to show who we are. Raises: ConfigError."""
-    if urlsplit(settings.gm).scheme != "wss":
-        return None
-    try:
-        context = ssl.create_default_context(cafile=settings.ca_file)
-        if settings.cert_file is not None:
-            context.load_cert_chain(settings.cert_file, settings.key_file)
-    except OSError as exc:  # ssl.SSLError too
-        raise ConfigError(f"tls files of --gm {settings.gm}: {exc.strerror or exc}") from None
-    return context
+def _now() -> datetime:
+    """The time, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def _is_going_away(exc: Exception | None) -> bool:
@@ -168,6 +170,10 @@ def _describe(exc: Exception | None) -> str:
             return f"refused with http {exc.response.status_code}: {_first_line(exc)}"
         case socket.gaierror():
             return f"the name of gm can not be resolved: {exc.strerror}"
+        case ssl.SSLCertVerificationError():
+            return f"the certificate of gm is not trusted: {exc.verify_message}"
+        case ssl.SSLError():  # its errno is none of the system's
+            return f"tls fails: {(exc.reason or str(exc)).replace('_', ' ').lower()}"
         case OSError(errno=int(number)) if number > 0:
             return os.strerror(number)  # asyncio's own text repeats the address
     return str(exc) or type(exc).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Sequence
 
 from gm.edge_stub.agent import Agent
@@ -12,6 +13,7 @@ from gm.edge_stub.datasets import DatasetCounter
 from gm.edge_stub.objects import DATASET, JobIndex, dataset_spec
 from gm.edge_stub.outbox import UNRESOLVED, Outbox
 from gm.edge_stub.settings import EdgeSettings
+from gm.edge_stub.status import EdgeStatus, serving_status, status_of_disk
 from gm.edge_stub.store import Put, Remove, Store, StoreError
 from gm.edge_stub.worker_api import WorkerInfo, serving_workers
 from gm.messagelayer.message import KINDS, MalformedFrame, WireKey, check_key
@@ -53,7 +55,10 @@ class LocalController:
             await self._recall()
             async with asyncio.TaskGroup() as group:
                 host, port = self.settings.listen_host, self.settings.listen_port
-                async with serving_workers(host, port, self._take_report) as self.port:
+                async with (
+                    serving_workers(host, port, self._take_report) as self.port,
+                    serving_status(self.settings.state, self._status),
+                ):
                     tasks = [
                         group.create_task(self._datasets.run(), name="datasets"),
                         group.create_task(self.agent.run(), name="agent"),
@@ -65,6 +70,19 @@ class LocalController:
                     task.cancel()
         finally:
             await self.store.close()
+
+    async def _status(self) -> EdgeStatus:
+        """What `gm edge status` tells. Raises: StoreError."""
+        objects, reports = await self.store.run(status_of_disk)
+        return EdgeStatus(
+            running=True,
+            objects=objects,
+            outbox=reports,
+            node=self.settings.node,
+            pid=os.getpid(),
+            worker_api=f"{self.settings.listen_host}:{self.port}",
+            link=self.agent.status(),
+        )
 
     async def _recall(self) -> None:
         """Go on with what the database holds: the node may start while GM is away."""

@@ -42,7 +42,10 @@ _REPORTS = 32
 
 
 class Link(abc.ABC):
-    """A live connection."""
+    """A live connection; ``is_in_step`` tells whether all has come that was lacking at first."""
+
+    protocol: str
+    is_in_step: bool | None = None
 
     def __init__(
         self, connection: ClientConnection, *, store: Store, outbox: Outbox, applied: Applied
@@ -134,6 +137,8 @@ def _ignored(exc: Exception) -> None:
 class LinkV1(Link):
     """Wire v1, Sedna's: no acknowledgements but the pong to a ping that follows."""
 
+    protocol = "v1"
+
     def __init__(
         self, connection: ClientConnection, *, store: Store, outbox: Outbox, applied: Applied
     ) -> None:
@@ -196,11 +201,15 @@ class LinkV1(Link):
 class LinkV2(Link):
     """Wire v2: GM sends the difference to our inventory, and each side acknowledges."""
 
+    protocol = "v2"
+    is_in_step = False
+
     def __init__(
         self, connection: ClientConnection, *, store: Store, outbox: Outbox, applied: Applied
     ) -> None:
         super().__init__(connection, store=store, outbox=outbox, applied=applied)
         self._welcome: asyncio.Future[v2.Welcome] = asyncio.get_running_loop().create_future()
+        self._is_synced = False
         self._unacknowledged: set[int] = set()
         self._acknowledged = asyncio.Event()
 
@@ -230,6 +239,9 @@ class LinkV2(Link):
             elif isinstance(message, v2.ReportAck):
                 await self._take_acknowledgement(message)
         await self._store_changes(changes)
+        if self._is_synced and not self.is_in_step:
+            self.is_in_step = True
+            logger.info("in step with gm", extra={"objects": len(self._store.held)})
         with contextlib.suppress(ConnectionClosed):  # GM hears of it in the next hello
             for answer in answers:
                 await self._connection.send(v2.encode_v2(answer))
@@ -253,7 +265,7 @@ class LinkV2(Link):
                 if not self._welcome.done():
                     self._welcome.set_result(message)
             case v2.Synced():
-                logger.info("in step with gm", extra={"objects": len(self._store.held)})
+                self._is_synced = True
             case v2.Error(message=text):
                 logger.warning("gm did not understand a frame", extra={"cause": text})
             case _:

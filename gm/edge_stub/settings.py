@@ -87,6 +87,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not _is_websocket_url(self.gm):
             raise ConfigError(f"--gm {self.gm!r}: want ws://HOST:PORT or wss://HOST:PORT")
+        if "@" in urlsplit(self.gm).netloc:
+            raise ConfigError("--gm holds a user or password, which GM does not ask for: remove it")
         parse_listen(self.listen)
 
     @property

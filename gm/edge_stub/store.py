@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import time
@@ -18,7 +19,7 @@ from gm.edge_stub.objects import Held
 from gm.errors import ConfigError, GmError
 from gm.messagelayer.message import WireKey
 
-__all__ = ["Put", "Remove", "Store", "StoreError"]
+__all__ = ["Put", "Remove", "Store", "StoreBusy", "StoreError", "peek"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,10 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 class StoreError(GmError):
     """The disk did not take a change; nothing of the batch is kept."""
+
+
+class StoreBusy(StoreError):
+    """A Local Controller has the database open, and nobody else may look into it."""
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -207,6 +212,29 @@ class Store:
         if self._database is not None:
             self._database.close()
             self._database = None
+
+
+def peek(directory: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+    """The result of ``work`` on the database of a Local Controller that does not run.
+
+    Raises: StoreBusy when it does run; StoreError when there is no database, or it is unusable.
+    """
+    path = directory / FILE_NAME
+    if not path.exists():
+        raise StoreError(f"--state {directory}: no local controller has kept anything there")
+    try:
+        # Never created, never changed; but where a process was killed, SQLite has to mend it.
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0.2)
+        with contextlib.closing(database):
+            database.execute("pragma query_only=on")
+            (version,) = database.execute("pragma user_version").fetchone()
+            if version != _SCHEMA_VERSION:
+                raise sqlite3.DatabaseError(f"schema version {version}, want {_SCHEMA_VERSION}")
+            return work(database)
+    except sqlite3.Error as exc:
+        if getattr(exc, "sqlite_errorcode", None) in _BUSY:
+            raise StoreBusy(f"--state {directory}: {_advice(exc)}") from exc
+        raise StoreError(f"{path}: {exc}") from exc
 
 
 def _simulate(held: dict[WireKey, Held], change: Put | Remove) -> bool:

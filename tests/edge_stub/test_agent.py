@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from websockets.asyncio.server import serve
 
 from gm.edge_stub.agent import Backoff
-from gm.errors import ConfigError
 from tests.edge_stub.conftest import StartEdge
 from tests.edge_stub.test_controller import until
 from tests.fakes.gm import FakeGM
@@ -116,24 +114,3 @@ async def test_half_open_link_is_found_P0_005(start_edge: StartEdge) -> None:
         first.pause()
         await gm.session()
         first.abort()
-
-
-async def test_token_goes_with_the_handshake_and_is_read_each_time(
-    start_edge: StartEdge, tmp_path: Path
-) -> None:
-    """A renewed token needs no restart."""
-    token = tmp_path / "token"
-    token.write_text("one\n")
-    async with FakeGM() as gm, start_edge(gm.url, token_file=token):
-        first = await gm.session()
-        assert first.headers["Authorization"] == "Bearer one"
-        token.write_text("two")
-        first.abort()
-        assert (await gm.session()).headers["Authorization"] == "Bearer two"
-
-
-async def test_missing_tls_file_is_a_clear_error(start_edge: StartEdge, tmp_path: Path) -> None:
-    """At the start, not at the first connect."""
-    with pytest.raises(ConfigError, match="tls files of --gm wss://gm:9000"):
-        async with start_edge("wss://gm:9000", ca_file=tmp_path / "no-such-ca.pem"):
-            pass

@@ -1,0 +1,116 @@
+"""How the LC proves to GM which node it is, and checks who GM is; files may be renewed."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gm.edge_stub.settings import EdgeSettings
+from gm.errors import ConfigError
+from gm.messagelayer.files import WatchedFiles
+
+__all__ = ["Credentials", "is_loopback"]
+
+logger = logging.getLogger(__name__)
+
+
+class Credentials:
+    """Read at start, when what is wrong ends the program, and again when files have changed.
+
+    Then what can not be read is said, and what was read before stays in use.
+    """
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        self._settings = settings
+        self._is_tls = urlsplit(settings.gm).scheme == "wss"
+        self._check()
+        paths = (settings.token_file, settings.ca_file, settings.cert_file, settings.key_file)
+        self._files = WatchedFiles(*(str(path) for path in paths if path is not None))
+        self._token, self._tls = self._read_token(), self._read_tls()
+
+    def current(self) -> tuple[dict[str, str], ssl.SSLContext | None]:
+        """Headers and TLS settings of the next connection."""
+        if self._files.have_changed():
+            try:
+                self._token, self._tls = self._read_token(), self._read_tls()
+            except ConfigError as exc:
+                logger.error(
+                    "credentials are not read again; those read before stay in use",
+                    extra={"cause": str(exc)},
+                )
+            else:
+                logger.info("credentials read again")
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return headers, self._tls
+
+    def _check(self) -> None:
+        settings = self._settings
+        if settings.key_file is not None and settings.cert_file is None:
+            raise ConfigError("--key without --cert: name the certificate that it belongs to")
+        if not self._is_tls and (settings.ca_file or settings.cert_file):
+            raise ConfigError(f"--gm {settings.gm}: --ca and --cert are for wss:// URLs")
+        if settings.token_file is not None and not self._is_tls and not is_loopback(settings.gm):
+            logger.warning(
+                "the token goes over the network in clear: use wss://", extra={"gm": settings.gm}
+            )
+
+    def _read_token(self) -> str:
+        path = self._settings.token_file
+        if path is None:
+            return ""
+        try:
+            token = path.read_text(encoding="ascii").strip()
+        except OSError as exc:
+            raise ConfigError(f"--token-file {path}: {exc.strerror or exc}") from None
+        except UnicodeDecodeError:
+            token = ""
+        if not token or not token.isprintable() or " " in token:
+            raise ConfigError(f"--token-file {path}: want one token, without spaces, and no more")
+        return token
+
+    def _read_tls(self) -> ssl.SSLContext | None:
+        if not self._is_tls:
+            return None
+        settings = self._settings
+        try:
+            context = ssl.create_default_context(cafile=settings.ca_file)
+        except OSError as exc:  # ssl.SSLError too
+            raise ConfigError(f"--ca {settings.ca_file}: {_why(exc)}") from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if settings.cert_file is not None:
+            try:
+                context.load_cert_chain(
+                    settings.cert_file, settings.key_file, password=_no_password
+                )
+            except OSError as exc:
+                raise ConfigError(
+                    f"{_flags(settings.cert_file, settings.key_file)}: {_why(exc)}"
+                ) from None
+        return context
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` names this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _flags(cert_file: Path, key_file: Path | None) -> str:
+    return f"--cert {cert_file}" + (f" with --key {key_file}" if key_file is not None else "")
+
+
+def _no_password() -> str:
+    """Without this OpenSSL would ask on the terminal for the key's password."""
+    return ""
+
+
+def _why(exc: OSError) -> str:
+    if isinstance(exc, ssl.SSLError):
+        return f"not usable ({(exc.reason or 'no certificate or key in it').lower()})"
+    return exc.strerror or str(exc)
