@@ -36,7 +36,7 @@ from gm.config import WebsocketConfig
 from gm.messagelayer import Desired, Hub, Server, ShardConflict, ShardedRecord, WireKey, v2
 
 SHARED = 4
-PADDING = 900
+PADDING = b"x" * 900
 OBJECTS = SHARED + 1
 KINDS = ("v2", "v1", "bare")
 TARGETS = {
@@ -50,13 +50,11 @@ TARGETS = {
 
 def desired(name: str, version: int) -> Desired:
     """An object of about 1 KiB that says when it was made."""
-    content = json.dumps(
-        {
-            "kind": "Dataset",
-            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-            "spec": {"t": time.monotonic_ns(), "padding": "x" * PADDING},
-        }
-    ).encode()
+    content = (
+        b'{"kind":"Dataset","metadata":{"name":"%s","namespace":"default","uid":"uid-%s"},'
+        b'"spec":{"t": %d,"padding":"%s"}}'
+        % (name.encode(), name.encode(), time.monotonic_ns(), PADDING)
+    )
     key = WireKey("dataset", "default", name)
     return Desired(key, f"uid-{name}", str(version), content)
 
@@ -244,6 +242,7 @@ class Node(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take frames."""
         self._buffer += data
+        self._answers: list[bytes] = []
         if not self._is_open:
             head, end, rest = self._buffer.partition(b"\r\n\r\n")
             if not end:
@@ -258,6 +257,8 @@ class Node(asyncio.Protocol):
                 self.send(Opcode.PONG, payload)
             elif opcode in (Opcode.TEXT, Opcode.BINARY):
                 self._took(self, payload)
+        if self._answers:
+            self.transport.write(b"".join(self._answers))
 
     def _frame(self) -> tuple[int, bytes] | None:
         buffer = self._buffer
@@ -272,10 +273,10 @@ class Node(asyncio.Protocol):
         return buffer[0] & 0x0F, buffer[start : start + length]
 
     def send(self, opcode: Opcode, payload: bytes) -> None:
-        """A frame, masked with zeros, which leaves it as it is."""
+        """A frame, masked with zeros, which leaves it as it is; goes out with others."""
         size = len(payload)
         head = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)
-        self.transport.write(bytes([0x80 | opcode]) + head + b"\0\0\0\0" + payload)
+        self._answers.append(bytes([0x80 | opcode]) + head + b"\0\0\0\0" + payload)
 
 
 class Fleet:

@@ -147,13 +147,17 @@ class Connection(asyncio.Protocol):
         """See :class:`asyncio.Protocol`."""
         self._is_busy = True  # one turn of the session at the end is enough
         try:
-            if self._incoming is None:
+            incoming = self._incoming
+            if incoming is None:
                 self._receive_handshake(data)
+                self._flush()
             else:
                 if self._liveness is not None:
                     self._liveness.heard(self._loop.time())
-                self._take(self._incoming.feed(data))
-            self._flush()
+                self._take(incoming.feed(data))
+                if incoming.has_answers:
+                    incoming.has_answers = False
+                    self._flush()
         except Exception as exc:
             self._crash(exc)
         self._is_busy = False

@@ -28,7 +28,7 @@ _WHOLE = {0x80 | opcode: opcode for opcode in (Opcode.TEXT, Opcode.BINARY, Opcod
 class Incoming:
     """Messages and pongs of one connection, in order."""
 
-    __slots__ = ("_fragments", "_max_bytes", "_owed", "_protocol", "_rest")
+    __slots__ = ("_fragments", "_max_bytes", "_owed", "_protocol", "_rest", "has_answers")
 
     def __init__(self, protocol: ServerProtocol, *, max_bytes: int) -> None:
         self._protocol = protocol
@@ -36,6 +36,7 @@ class Incoming:
         self._owed = 0  # bytes of the current frame that the library still has to get
         self._rest = b""  # the beginning of a frame's header
         self._fragments: list[bytes] = []
+        self.has_answers = False  # the library was at work: it may want to send something
 
     def feed(self, data: bytes) -> list[tuple[Opcode, bytes]]:
         """Complete messages and pongs; what the library wants to send is with the library."""
@@ -72,6 +73,7 @@ class Incoming:
         return out
 
     def _through_library(self, data: bytes, out: list[tuple[Opcode, bytes]]) -> None:
+        self.has_answers = True
         self._protocol.receive_data(data)
         out += self.take(self._protocol.events_received())
 

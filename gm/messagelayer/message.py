@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 import msgspec
 from msgspec.structs import force_setattr
-from websockets.frames import Frame, Opcode
+from websockets.frames import Opcode
 
 from gm.errors import ProtocolViolation
 
@@ -63,7 +63,7 @@ HELLO_V1 = b'{"namespace":"","resourceKind":"","resourceName":"","operation":""}
 """The first frame of a v1 session, byte for byte as the Go LC sends it."""
 
 _FRAGMENT_BYTES = 128 * 1024
-_PING = Frame(Opcode.PING, b"").serialize(mask=False)
+_PING = b"\x89\x00"
 
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -256,16 +256,25 @@ def server_frame(opcode: Opcode, payload: bytes) -> bytes:
     A large one goes in fragments with pings between them. Their pongs show that the peer makes
     progress, also where a proxy on the way has swallowed the message at once.
     """
-    if len(payload) <= _FRAGMENT_BYTES:
-        return Frame(opcode, payload).serialize(mask=False)
+    size = len(payload)
+    if size <= _FRAGMENT_BYTES:
+        return _head(0x80 | opcode, size) + payload
     parts = []
-    for start in range(0, len(payload), _FRAGMENT_BYTES):
-        end = start + _FRAGMENT_BYTES
-        fragment = Frame(
-            opcode if start == 0 else Opcode.CONT, payload[start:end], fin=end >= len(payload)
-        )
-        parts += [fragment.serialize(mask=False), _PING]
+    for start in range(0, size, _FRAGMENT_BYTES):
+        fragment = payload[start : start + _FRAGMENT_BYTES]
+        first = opcode if start == 0 else Opcode.CONT
+        fin = 0x80 if start + _FRAGMENT_BYTES >= size else 0
+        parts += [_head(fin | first, len(fragment)), fragment, _PING]
     return b"".join(parts)
+
+
+def _head(first: int, size: int) -> bytes:
+    """The header of an unmasked frame."""
+    if size < 126:
+        return bytes((first, size))
+    if size < 65536:
+        return bytes((first, 126)) + size.to_bytes(2)
+    return bytes((first, 127)) + size.to_bytes(8)
 
 
 def insert_frame_v1(desired: Desired) -> bytes:
