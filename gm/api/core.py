@@ -15,6 +15,7 @@ from gm.api.schema import View
 
 __all__ = [
     "Container",
+    "ContainerPort",
     "ContainerState",
     "ContainerStatus",
     "DaemonEndpoint",
@@ -49,12 +50,22 @@ class EnvVar(View, frozen=True, kw_only=True):
     value: str | None = None
 
 
+class ContainerPort(View, frozen=True, kw_only=True):
+    """A port that a container declares; ``host_port`` is one of its node."""
+
+    container_port: int = 0
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    protocol: str | None = None
+
+
 class Container(View, frozen=True, kw_only=True):
     """A container as the pod's spec has it."""
 
     name: str = ""
     image: str | None = None
     env: tuple[EnvVar, ...] | None = None
+    ports: tuple[ContainerPort, ...] | None = None
 
     def env_value(self, name: str) -> str | None:
         """The literal value of variable ``name``; of duplicates the last, as in a real pod."""

@@ -18,13 +18,16 @@ from gm.controllers.downstream import Downstream, Sources
 from gm.controllers.edgenodes import EdgeNodes, EdgeNodeSettings
 from gm.controllers.federatedlearning import Caches, JobReconciler, JobSettings
 from gm.controllers.informers import Informers
+from gm.controllers.statenamespace import create_namespace
 from gm.controllers.upstream import Upstream
+from gm.controllers.v1record import ConfigMapShards
 from gm.errors import ServiceError
 from gm.kube.client import Client
 from gm.kube.informer import Informer, InformerSettings
+from gm.kube.leader import LeaderElector
 from gm.kube.recorder import EventRecorder
 from gm.kube.workqueue import Workqueue
-from gm.messagelayer import Hub, Server, Timing
+from gm.messagelayer import Hub, Server, ShardedRecord, Timing
 
 __all__ = ["Manager"]
 
@@ -40,8 +43,6 @@ _OUR_KINDS = frozenset(
         "edgenodes",
     }
 )
-_RETRY_BASE_SECONDS = 1.0
-_RETRY_MAX_SECONDS = 360.0
 _FLUSH_SECONDS = 2.0
 
 
@@ -108,6 +109,8 @@ class Manager:
             client, namespace=config.namespace, settings=self._informer_settings
         )
         recorder = EventRecorder(client)
+        shards = ConfigMapShards(client, namespace=state_namespace(config))
+        self.hub.record = ShardedRecord(shards)
         server = Server(self.hub, config.websocket, timing=self._timing)
         downstream = self._make_downstream(client, recorder, informers)
         controller = self._make_controller(client, recorder, informers)
@@ -127,13 +130,38 @@ class Manager:
             if not await _unless(stopping, informers.wait_synced()):
                 return
             async with asyncio.TaskGroup() as group:
-                group.create_task(controller.run(stopping), name="federatedlearningjobs")
+                group.create_task(
+                    self._lead(client, controller, stopping), name="federatedlearningjobs"
+                )
                 group.create_task(upstream.run(stopping), name="upstream")
                 self._ready.set()
                 logger.info("ready", extra={"websocket_port": self.websocket_port})
                 await stopping.wait()
                 self._ready.clear()
                 logger.info("stopping")
+
+    async def _lead(
+        self, client: Client, controller: Controller[ObjectKey], stopping: asyncio.Event
+    ) -> None:
+        """Run ``controller``, with several replicas only in the one that holds the lease.
+
+        The hub, downstream and upstream need none: each replica serves the nodes that are
+        connected to it.
+        """
+        if not self.config.leader_election.enabled:
+            await controller.run(stopping)
+            return
+        namespace, scope = state_namespace(self.config), self.config.namespace
+        await create_namespace(client, namespace)
+        lease = ObjectKey(namespace, f"gm-{scope}" if scope else "gm")
+        elector = LeaderElector(client, lease)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(elector.run(lambda: controller.run(stopping)))
+            stop = group.create_task(stopping.wait())
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            if not elector.is_leader:  # a leader drains first and then gives the lease back
+                task.cancel()
 
     def _make_downstream(
         self, client: Client, recorder: EventRecorder, informers: Informers
@@ -180,8 +208,9 @@ class Manager:
     def _make_controller(
         self, client: Client, recorder: EventRecorder, informers: Informers
     ) -> Controller[ObjectKey]:
+        settings = self._job_settings
         queue: Workqueue[ObjectKey] = Workqueue(
-            base_seconds=_RETRY_BASE_SECONDS, max_seconds=_RETRY_MAX_SECONDS
+            base_seconds=settings.retry_first_seconds, max_seconds=settings.retry_max_seconds
         )
         caches = Caches(
             jobs=informers.federated,
@@ -191,7 +220,7 @@ class Manager:
             datasets=informers.datasets,
             nodes=informers.nodes,
         )
-        reconciler = JobReconciler(client, recorder, caches, queue, self._job_settings)
+        reconciler = JobReconciler(client, recorder, caches, queue, settings)
         return Controller(
             "federatedlearningjob",
             reconciler,

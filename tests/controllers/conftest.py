@@ -48,12 +48,15 @@ class Site:
         self.config = Config(
             kube_config=cluster.kubeconfig,
             namespace=cluster.namespace,
+            state_namespace=cluster.namespace,
             websocket=WebsocketConfig(address="127.0.0.1", port=0),
         )
         self.stopping = asyncio.Event()
         self.faults = Faults()
         self.edge_nodes = EdgeNodeSettings()
-        self.settings = JobSettings(completion_grace_seconds=1, remake_first_seconds=0.2)
+        self.settings = JobSettings(
+            completion_grace_seconds=1, remake_first_seconds=0.2, retry_first_seconds=0.5
+        )
 
     async def connect(self, **options: Any) -> Client:
         """GM's client: one that this test can make fail, and that counts."""

@@ -62,7 +62,7 @@ def test_several_urls_are_joined() -> None:
     assert storage.env["D"] == "/home/data/a/one;/downloads/b/two"
 
 
-def test_the_users_volumes_and_mounts_are_kept_and_not_shadowed() -> None:
+def test_the_users_volumes_and_mounts_are_kept_and_not_shadowed_P2_092() -> None:
     """A volume of our name gets another, a container that mounts there keeps its own."""
     location = Location(variable="M", urls=("/a/model",))
     ours = applied({"containers": [{"name": "c"}]}, location)["volumes"][0]["name"]

@@ -31,7 +31,7 @@ def build(body: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
     return build_pod(OWNER, PodRequest(**request), initializer_image="init:v1")
 
 
-def test_everything_that_the_user_wrote_survives_P2_099() -> None:
+def test_everything_that_the_user_wrote_survives_P2_099_P2_100() -> None:
     """Known fields and unknown ones; defaults only where unset."""
     body = template(
         restartPolicy="Never",

@@ -12,10 +12,11 @@ import msgspec
 from gm.api.core import Pod, Service
 from gm.api.meta import ObjectKey, controller_of
 from gm.controllers.conditions import now
+from gm.controllers.federatedlearning.obstacles import host_ports
 from gm.controllers.stored import OwnWrites
 from gm.kube.lister import Event, EventType, Lister, Stored
 
-__all__ = ["ChildCache", "Departed"]
+__all__ = ["ChildCache", "Departed", "HostPortUsers"]
 
 T = TypeVar("T", Pod, Service)
 
@@ -123,3 +124,32 @@ class Departed:
             kept.pop(pod.uid, None)
         if not kept:
             self._pods.pop(uid, None)
+
+
+class HostPortUsers:
+    """Pods that take ports of their node, by node, and jobs that wait for such a pod to go."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, tuple[Stored[Pod], ...]] = {}
+        self._waiting: dict[str, set[ObjectKey]] = {}
+
+    def note(self, event: Event[Pod]) -> frozenset[ObjectKey]:
+        """Returns: the jobs that waited for what ``event`` tells."""
+        pod = event.new or event.old
+        node = pod.view.spec.node_name if pod is not None else None
+        if pod is None or node is None or not host_ports(pod.view.spec):
+            return frozenset()
+        others = tuple(p for p in self.pods.get(node, ()) if p.key != pod.key)
+        is_over = pod.view.status.phase in ("Succeeded", "Failed")
+        if event.type is not EventType.DELETED and not is_over:
+            self.pods[node] = (*others, pod)
+            return frozenset()
+        self.pods[node] = others
+        if not others:
+            del self.pods[node]
+        return frozenset(self._waiting.pop(node, ()))
+
+    def wait(self, job: ObjectKey, nodes: Iterable[str]) -> None:
+        """``job`` waits for a pod on each of ``nodes`` to go."""
+        for node in nodes:
+            self._waiting.setdefault(node, set()).add(job)

@@ -26,6 +26,12 @@ from gm.controllers.federatedlearning.children import (
     service_repair,
     uses_node_port,
 )
+from gm.controllers.federatedlearning.obstacles import (
+    HostPorts,
+    Obstacle,
+    unreachable_nodes,
+    without_endpoint,
+)
 from gm.controllers.federatedlearning.references import missing_references, wanted_secrets
 from gm.controllers.federatedlearning.state import (
     Limits,
@@ -93,7 +99,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     ``secrets`` must be read before anything can be said: read them and plan again. ``status`` is
     None where the status is to be left alone; else it is to be written before ``delete``, so
-    that what the deleted pods told is not forgotten.
+    that what the deleted pods told is not forgotten. ``crowded`` are nodes where another pod has
+    to go before one of this job can come.
     """
 
     create: tuple[Child, ...] = ()
@@ -106,6 +113,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[WorkerState, ...] = ()
     verdict: Verdict | None = None
     delete_job: bool = False
+    crowded: frozenset[str] = frozenset()
 
 
 def plan(world: World) -> Plan:
@@ -138,15 +146,26 @@ def plan(world: World) -> Plan:
         return _invalid(world, exc.message, states=states, verdict=verdict)
     removals = [_removal(pod, "plays no worker of the job") for pod in surplus if _lives(pod)]
     removals += _twins(states, playing)
+    obstacles = _obstacles(world, states, verdict)
     decided = Plan(
         create=tuple(children.create),
         delete=(*removals, *children.delete),
         patch=tuple(children.patch),
         secrets=frozenset(children.secrets),
-        problems=(*children.problems, *_removal_problems(world, states)),
+        problems=(
+            *children.problems,
+            *_removal_problems(world, states),
+            *(o.problem for o in obstacles if world.now >= o.begins),
+        ),
         states=states,
         verdict=verdict,
-        requeue_at=_earliest(verdict.wake_at, children.wake_at, _patience_ends(world, states)),
+        requeue_at=_earliest(
+            verdict.wake_at,
+            children.wake_at,
+            _patience_ends(world, states),
+            *(o.begins for o in obstacles if world.now < o.begins),
+        ),
+        crowded=frozenset(children.crowded),
     )
     return status_with(world, decided)
 
@@ -171,6 +190,7 @@ class _Children:
         self.patch: list[Patch] = []
         self.secrets: set[str] = set()
         self.problems: list[Problem] = []
+        self.crowded: set[str] = set()
         self.wake_at: datetime | None = None
 
 
@@ -216,8 +236,9 @@ def _make(world: World, states: Sequence[WorkerState], status: Json, todo: _Chil
             todo.create.append(Child(SERVICES, desired))
     elif (repair := service_repair(service.view, desired)) is not None:
         todo.patch.append(Patch(SERVICES, service.key, repair))
+    ports = HostPorts(world)
     if aggregator.is_missing:
-        todo.create.append(Child(PODS, desired_pod(world, aggregator, None)))
+        _make_pod(desired_pod(world, aggregator, None), ports, todo)
     if service is None:
         # built in vain, so that a template that can not become a pod is told before all others run
         for state in trainers:
@@ -231,9 +252,26 @@ def _make(world: World, states: Sequence[WorkerState], status: Json, todo: _Chil
         return
     for state in trainers:
         if state.is_missing:
-            todo.create.append(Child(PODS, desired_pod(world, state, address)))
+            _make_pod(desired_pod(world, state, address), ports, todo)
         elif state.pod and _is_misled(world, state, address, aggregator.node):
             todo.delete.append(_removal(state.pod, "the aggregator has another address now"))
+
+
+def _make_pod(body: Json, ports: HostPorts, todo: _Children) -> None:
+    """Make a worker's pod, unless its node has no room for it yet: a kubelet would reject it."""
+    node = body["spec"].get("nodeName")
+    problem = ports.take(node, body)
+    if problem is None:
+        todo.create.append(Child(PODS, body))
+    else:
+        todo.problems.append(problem)
+        todo.crowded.add(node)
+
+
+def _obstacles(world: World, states: Sequence[WorkerState], verdict: Verdict) -> list[Obstacle]:
+    if verdict.is_final or verdict.is_suspended:
+        return []
+    return [*unreachable_nodes(world, states), *without_endpoint(world, _service(world), states)]
 
 
 def _has_references(

@@ -17,7 +17,7 @@ from gm.api.sedna import Dataset, FederatedLearningJob, Model
 from gm.controllers.base import Result
 from gm.controllers.conditions import now, status_of, status_patch
 from gm.controllers.federatedlearning.children_io import ChildWriter, Outcome
-from gm.controllers.federatedlearning.memory import ChildCache, Departed
+from gm.controllers.federatedlearning.memory import ChildCache, Departed, HostPortUsers
 from gm.controllers.federatedlearning.plan import Plan, plan, status_with
 from gm.controllers.federatedlearning.references import names_of
 from gm.controllers.federatedlearning.status import is_minor, notices
@@ -84,6 +84,7 @@ class JobReconciler:
             patience_seconds=settings.removal_patience_seconds,
         )
         self._users = _Users()
+        self._host_ports = HostPortUsers()
         self._written: OwnWrites[FederatedLearningJob] = OwnWrites()
         self._last_write: dict[str, float] = {}
         self._started: set[str] = set()
@@ -111,6 +112,8 @@ class JobReconciler:
         is_news = self._pods.seen(event)
         if event.type is EventType.DELETED and event.old is not None:
             self._departed.add(event.old)
+        for key in self._host_ports.note(event):
+            self._queue.add(key)
         if is_news:
             self._wake_owner(event)
 
@@ -204,6 +207,7 @@ class JobReconciler:
         if decided.status is None:
             return Result()
         decided = status_with(world, decided, outcome.problems)
+        self._host_ports.wait(job.key, decided.crowded)
         wait = self._may_wait(job, decided)
         if wait is None:
             await self._write_status(job, decided, secrets, outcome)
@@ -267,6 +271,7 @@ class JobReconciler:
             datasets={n: dataset.view for n, dataset in datasets.items() if dataset is not None},
             secrets=secrets,
             nodes=_Nodes(caches.nodes.lister) if caches.nodes.is_synced else None,
+            neighbours=self._host_ports.pods,
         )
 
     async def _read_secrets(

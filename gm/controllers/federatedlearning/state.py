@@ -62,6 +62,12 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     is_outdated: bool = False
 
     @property
+    def title(self) -> str:
+        """What messages call it, with the node that it is on."""
+        where = f" (node {self.node})" if self.node and not self.worker.node else ""
+        return self.worker.title + where
+
+    @property
     def is_active(self) -> bool:
         """It has a pod that is pending or running."""
         return self.pod is not None and _pod_phase(self.pod.view) in (Phase.PENDING, Phase.RUNNING)

@@ -28,6 +28,9 @@ PROBLEM_KINDS = (
     "WaitingForRemoval",
     "NoNodePort",
     "CreateFailed",
+    "PortConflict",
+    "NodeUnreachable",
+    "WorkerUnreachable",
 )
 """Conditions that are there as long as the problem is."""
 _ROUTINE = frozenset({"AggregatorNotBound", "NodePortPending"})  # passes within seconds

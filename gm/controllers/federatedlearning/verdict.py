@@ -168,10 +168,9 @@ def backoff_limit(world: World) -> int:
 
 
 def _obituary(state: WorkerState, limit: int) -> str:
-    where = f" (node {state.node})" if state.node and not state.worker.node else ""
     words = ": ".join(filter(None, (state.reason, state.message)))
     return (
-        f"{state.worker.title}{where} failed after {state.restarts} restarts, "
+        f"{state.title} failed after {state.restarts} restarts, "
         f"{limit} are allowed: {words or 'unknown reason'}"
     )
 
@@ -239,9 +238,7 @@ def _degraded(world: World, states: Sequence[WorkerState]) -> ConditionChange:
     if not troubled:
         return ConditionChange(kind="Degraded", is_true=None)
     words = "; ".join(
-        f"{state.worker.title}"
-        + (f" (node {state.node})" if state.node and not state.worker.node else "")
-        + f": {state.reason}"
+        f"{state.title}: {state.reason}"
         + (f" ({state.message})" if state.message else "")
         + f", {state.restarts} of {backoff_limit(world)} restarts"
         for state in troubled

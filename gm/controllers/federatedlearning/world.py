@@ -30,6 +30,14 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     """... up to this."""
     removal_patience_seconds: float = 15.0
     """A removal that takes longer is worth a condition."""
+    node_grace_seconds: float = 30.0
+    """How long a node may be not Ready before the job says so."""
+    endpoint_grace_seconds: float = 60.0
+    """How long the aggregator's Service may be without a ready endpoint before the job says so."""
+    retry_first_seconds: float = 10.0
+    """Back-off of a job that failed to be reconciled: this, doubling with each time ..."""
+    retry_max_seconds: float = 360.0
+    """... up to this. Events of the job and its children are looked at at once all the same."""
 
     @classmethod
     def of(cls, config: Config) -> JobSettings:
@@ -50,7 +58,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     ``pods`` and ``services`` are those whose controller is the job. ``departed`` are the last
     known states of pods that are gone and may have ended before they went. ``secrets`` holds
     those that were read, None for one that does not exist. ``nodes`` is None where GM may not
-    list nodes.
+    list nodes. ``neighbours`` are, by node, other jobs' pods that take ports of it.
     """
 
     now: datetime
@@ -63,3 +71,4 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     datasets: Mapping[str, Dataset] = {}
     secrets: Mapping[str, Secret | None] = {}
     nodes: Mapping[str, Node] | None = {}
+    neighbours: Mapping[str, tuple[Stored[Pod], ...]] = {}

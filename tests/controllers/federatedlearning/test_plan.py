@@ -78,7 +78,7 @@ def test_service_and_aggregator_come_first_and_trainers_with_their_address() -> 
     assert env["AGG_PORT"] == str(port[0].node_port)
 
 
-def test_cluster_dns_needs_no_node_and_makes_all_children_after_the_service() -> None:
+def test_cluster_dns_needs_no_node_and_makes_all_children_after_the_service_P1_067() -> None:
     """With aggregationService clusterDNS the Service's name is the address."""
     settings = JobSettings(aggregation_service="clusterDNS")
     seen, _ = settle(world(settings=settings, nodes=None))
@@ -419,7 +419,7 @@ def test_a_disrupted_pod_is_replaced_and_not_counted() -> None:
     assert decided.status["workers"][1]["restarts"] == 0
 
 
-def test_a_crash_looping_trainer_is_named_with_node_and_reason() -> None:
+def test_a_crash_looping_trainer_is_named_with_node_and_reason_P1_057() -> None:
     """Never plain Running."""
     decided = plan(set_pods(running(), CRASHED, "job-train-1"))
     told = conditions(decided)["Degraded"]
@@ -519,7 +519,7 @@ def test_all_succeeded_completes_the_job() -> None:
     assert [(n.type, n.reason) for n in told] == [("Normal", "Completed")]
 
 
-def test_trainers_get_a_grace_period_when_the_aggregator_succeeded() -> None:
+def test_trainers_get_a_grace_period_when_the_aggregator_succeeded_P1_056() -> None:
     """Then they are stopped, counted as stopped, and the job is Complete."""
     seen, decided = settle(set_pods(running(), "Succeeded", "job-aggregation"))
     assert decided.status is not None
@@ -545,7 +545,7 @@ def test_nothing_is_made_again_after_the_aggregator_succeeded() -> None:
     assert not decided.create
 
 
-def test_an_idle_aggregator_is_told_and_stopped_after_ten_graces() -> None:
+def test_an_idle_aggregator_is_told_and_stopped_after_ten_graces_P1_056() -> None:
     """All trainers succeeded, it goes on."""
     seen, decided = settle(set_pods(running(), "Succeeded", "job-train-0", "job-train-1"))
     assert conditions(decided)["AggregatorIdle"]["status"] == "False"
@@ -564,7 +564,7 @@ def test_an_idle_aggregator_is_told_and_stopped_after_ten_graces() -> None:
     assert sorted(by_name(seen)) == ["job-train-0", "job-train-1"]
 
 
-def test_an_idle_aggregator_stays_with_clean_pod_policy_none() -> None:
+def test_an_idle_aggregator_stays_with_clean_pod_policy_none_P1_056() -> None:
     """The job stays Running."""
     seen = running(job_json(runPolicy={"cleanPodPolicy": "None"}))
     seen, _ = settle(set_pods(seen, "Succeeded", "job-train-0", "job-train-1"))
@@ -575,7 +575,7 @@ def test_an_idle_aggregator_stays_with_clean_pod_policy_none() -> None:
     assert "cleanPodPolicy None" in conditions(decided)["AggregatorIdle"]["message"]
 
 
-def test_a_trainer_beyond_its_backoff_limit_fails_the_job() -> None:
+def test_a_trainer_beyond_its_backoff_limit_fails_the_job_P1_057_P2_098() -> None:
     """The condition names worker, node and reason; the others are stopped."""
     crashed = {**CRASHED, "containerStatuses": [{**CRASHED["containerStatuses"][0]}]}  # type: ignore[index]
     crashed["containerStatuses"][0]["restartCount"] = 7
@@ -590,14 +590,14 @@ def test_a_trainer_beyond_its_backoff_limit_fails_the_job() -> None:
     assert [n.reason for n in notices({}, status)] == ["workerFailed"]
 
 
-def test_backoff_limit_zero_fails_on_the_first_failed_pod() -> None:
+def test_backoff_limit_zero_fails_on_the_first_failed_pod_P2_098() -> None:
     """As Sedna does."""
     job = job_json(runPolicy={"backoffLimit": 0})
     seen, _ = settle(set_pods(running(job), failed_status(), "job-train-1"))
     assert msgspec.json.decode(seen.job.raw)["status"]["phase"] == "Failed"
 
 
-def test_the_job_goes_on_while_enough_trainers_live() -> None:
+def test_the_job_goes_on_while_enough_trainers_live_P1_057() -> None:
     """minParticipants."""
     job = job_json(trainers=3, minParticipants=2, runPolicy={"backoffLimit": 0})
     seen, decided = settle(set_pods(running(job), failed_status(), "job-train-1"))
@@ -628,7 +628,7 @@ def test_a_finished_job_is_never_touched_again_P0_017(end: str) -> None:
         ("All", []),
     ],
 )
-def test_clean_pod_policy_says_what_stays(policy: str, left: list[str]) -> None:
+def test_clean_pod_policy_says_what_stays_P2_097_P2_098(policy: str, left: list[str]) -> None:
     """Running, the default, keeps the ended ones for their logs."""
     seen = running(job_json(runPolicy={"cleanPodPolicy": policy}))
     seen, _ = settle(set_pods(seen, "Succeeded", "job-aggregation"))
@@ -658,7 +658,7 @@ def test_a_job_over_its_deadline_fails() -> None:
     assert seen.pods == ()
 
 
-def test_a_suspended_job_has_no_pods_and_its_clock_stands_still() -> None:
+def test_a_suspended_job_has_no_pods_and_its_clock_stands_still_P2_101() -> None:
     """Resumed, it makes them once."""
     seen = running(job_json(runPolicy={"suspend": True, "activeDeadlineSeconds": 100}))
     assert seen.pods == ()

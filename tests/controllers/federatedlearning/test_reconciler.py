@@ -401,7 +401,7 @@ async def test_a_node_selector_is_followed_to_the_bound_node(site: Site) -> None
         await edge.wait_for(lambda: key in edge.held)
 
 
-async def test_a_failed_trainer_is_made_again_and_then_fails_the_job(site: Site) -> None:
+async def test_a_failed_trainer_is_made_again_and_then_fails_the_job_P2_098(site: Site) -> None:
     """backoffLimit 1: once more, then the end; what ran is removed."""
     await site.references(trainers=1)
     async with site.gm():
