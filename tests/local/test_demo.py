@@ -174,6 +174,16 @@ async def test_two_systems_side_by_side_each_run_their_jobs(tmp_path: Path) -> N
         await run("wait", "--for=condition=Complete", "fl/one", "fl/two", "--timeout=120s")
         assert "No resources found" in await run("get", "fl", kubeconfig=kubeconfigs[1])
         assert (await run("get", "nodes")).count(" Ready ") == 3
+        await run("wait", "--for=jsonpath={.status.held}=3", "en/edge1", "--timeout=60s")
+        head, *rows = (await run("get", "edgenodes")).splitlines()
+        columns = "NAME NODE CONNECTED PROTOCOL PENDING HELD LAST-SEEN AGE"
+        assert " ".join(head.split()) == columns
+        assert [row.split()[1:6] for row in rows] == [
+            ["cloud", "true", "v2", "0", "0"],
+            ["edge1", "true", "v2", "0", "3"],
+            ["edge2", "true", "v2", "0", "3"],
+        ]
+        assert "federatedlearningjob/default/one" in await run("describe", "en", "edge1")
         first.kill()
         second.kill()
         await asyncio.gather(first.wait(), second.wait())
