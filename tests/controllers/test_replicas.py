@@ -1,0 +1,81 @@
+"""What survives a GM: the record of v1 keys; and who works when there are several."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from gm.api.meta import ObjectKey
+from gm.api.resources import CONFIG_MAPS, DATASETS, LEASES, PODS
+from gm.kube.client import Client
+from tests.controllers.conftest import Site
+
+
+async def test_a_delete_made_while_gm_was_down_reaches_a_v1_node_P0_007(site: Site) -> None:
+    """The keys that a v1 node may hold outlive GM: B, deleted meanwhile, is deleted there too."""
+    for name in ("a", "b"):
+        await site.dataset(name, "edge0")
+    keys = {name: f"dataset {site.namespace}/{name}" for name in ("a", "b")}
+    async with site.gm(), site.edge("edge0") as edge:
+        await edge.wait_for(lambda: set(keys.values()) <= set(edge.held))
+    assert await site.cluster.list(CONFIG_MAPS, "app.kubernetes.io/managed-by=gm")
+    await site.delete(DATASETS, "b")
+    async with site.gm(), site.edge("edge0", held=dict(edge.held)) as back:
+        await back.wait_for(lambda: keys["b"] not in back.held)
+        assert keys["a"] in back.held
+
+
+async def holder(client: Client, site: Site) -> str:
+    """Identity of the replica that leads; empty if none does."""
+    leases = await client.list(LEASES, namespace=site.namespace)
+    specs = [msgspec.json.decode(item)["spec"] for item in leases.items]
+    return specs[0].get("holderIdentity") or "" if specs else ""
+
+
+async def test_of_two_replicas_one_makes_children_and_hands_over_when_it_stops_P1_078(
+    site: Site,
+) -> None:
+    """Both serve nodes; the lease's holder makes the children; a clean stop frees the lease."""
+    enabled = msgspec.structs.replace(site.config.leader_election, enabled=True)
+    site.config = msgspec.structs.replace(site.config, leader_election=enabled)
+    await site.references()
+    async with site.cluster.client() as client:
+        async with site.gm():
+
+            async def has_leader() -> str:
+                return await holder(client, site)
+
+            first = await site.cluster.wait_for(has_leader)
+            first_stopping = site.stopping
+            async with site.gm(), site.edge("edge0") as edge:
+                await edge.wait_for(lambda: f"dataset {site.namespace}/d0" in edge.held)
+                assert await holder(client, site) == first
+                first_stopping.set()
+
+                async def has_changed() -> bool:
+                    return await holder(client, site) not in ("", first)
+
+                await site.cluster.wait_for(has_changed)
+                await site.submit()
+
+                async def pods() -> bool:
+                    return len(await site.cluster.list(PODS)) == 3
+
+                await site.cluster.wait_for(pods)
+        assert await holder(client, site) == ""
+        await client.get(LEASES, ObjectKey(site.namespace, f"gm-{site.namespace}"))
+
+
+async def test_a_replica_that_does_not_lead_stops_at_once(site: Site) -> None:
+    """Waiting for the lease does not hold up a stop."""
+    enabled = msgspec.structs.replace(site.config.leader_election, enabled=True)
+    site.config = msgspec.structs.replace(site.config, leader_election=enabled)
+    async with site.cluster.client() as client, site.gm():
+
+        async def has_leader() -> str:
+            return await holder(client, site)
+
+        await site.cluster.wait_for(has_leader)
+        async with asyncio.timeout(15), site.gm():
+            pass
