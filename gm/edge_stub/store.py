@@ -175,6 +175,7 @@ class Store:
         self._connect()
 
     def _connect(self) -> None:
+        self._protect()
         database = sqlite3.connect(self.path, timeout=1, check_same_thread=False)
         try:
             # Exclusive: a second LC on the same directory is told so, and no shm file is needed.
@@ -195,8 +196,14 @@ class Store:
             database.close()
             raise
         self._database = database
-        self.path.chmod(0o600)
         self._held.update((item.key, item) for item in held)
+
+    def _protect(self) -> None:
+        """Let nobody else read what is held, nor the log, which SQLite makes like the file."""
+        self.path.touch(mode=0o600)
+        for path in (self.path, self.path.with_name(f"{FILE_NAME}-wal")):
+            with contextlib.suppress(FileNotFoundError):
+                path.chmod(0o600)
 
     @staticmethod
     def _prepare(database: sqlite3.Connection) -> None:

@@ -119,7 +119,19 @@ async def test_database_of_another_schema_is_set_aside(tmp_path: Path) -> None:
 
 async def test_database_is_for_its_owner_only(store: Store) -> None:
     """Objects may carry credentials."""
-    assert store.path.stat().st_mode & 0o777 == 0o600
+    assert modes(store) == {"lc.db": 0o600, "lc.db-wal": 0o600}
+    await store.close()
+    store.path.chmod(0o644)  # by a hand, or an older version
+    wal = store.path.with_name("lc.db-wal")
+    wal.touch(mode=0o644)
+    store.__init__(store.path.parent)  # type: ignore[misc]
+    await store.open()
+    assert modes(store) == {"lc.db": 0o600, "lc.db-wal": 0o600}
+
+
+def modes(store: Store) -> dict[str, int]:
+    """Permissions of the store's files."""
+    return {path.name: path.stat().st_mode & 0o777 for path in store.path.parent.iterdir()}
 
 
 async def test_directory_that_can_not_be_used_is_a_clear_error(tmp_path: Path) -> None:
