@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from gm.api.podtemplate import PodTemplateSpec
@@ -17,6 +18,7 @@ __all__ = [
     "Parameter",
     "PodTemplate",
     "Reference",
+    "StatusCondition",
     "TemplateMetadata",
 ]
 
@@ -44,6 +46,24 @@ class Metric(View, frozen=True, kw_only=True):
 
     key: Annotated[str, doc("What was measured.", required=True)] = ""
     value: Annotated[str, doc("The value, as text or JSON.", required=True)] = ""
+
+
+class StatusCondition(View, frozen=True, kw_only=True):
+    """One statement about an object; at most one of each type is kept."""
+
+    type: Annotated[str, doc("What the statement is about.", required=True)] = ""
+    status: Annotated[
+        str, doc("True, False or Unknown.", required=True, enum=["True", "False", "Unknown"])
+    ] = ""
+    last_probe_time: Annotated[datetime | None, doc("When the condition was last looked at.")] = (
+        None
+    )
+    last_heartbeat_time: Annotated[datetime | None, doc("When the condition was last written.")] = (
+        None
+    )
+    last_transition_time: Annotated[datetime | None, doc("When the status last changed.")] = None
+    reason: Annotated[str | None, doc("One word for programs.")] = None
+    message: Annotated[str | None, doc("A sentence for people.")] = None
 
 
 class TemplateMetadata(View, frozen=True, kw_only=True):

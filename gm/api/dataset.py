@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from gm.api.common import CREDENTIAL_NAME, PLACES
+from gm.api.common import CREDENTIAL_NAME, PLACES, StatusCondition
 from gm.api.meta import ObjectMeta
 from gm.api.schema import View, doc
 
@@ -40,6 +40,9 @@ class DatasetStatus(View, frozen=True, kw_only=True):
 
     update_time: Annotated[datetime | None, doc("When the data was last counted.")] = None
     number_of_samples: Annotated[int | None, doc("How many samples the data holds.")] = None
+    conditions: Annotated[
+        tuple[StatusCondition, ...] | None, doc("What people should know about the object.")
+    ] = None
 
 
 class Dataset(View, frozen=True, kw_only=True):

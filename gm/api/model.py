@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from gm.api.common import CREDENTIAL_NAME, PLACES, Metric
+from gm.api.common import CREDENTIAL_NAME, PLACES, Metric, StatusCondition
 from gm.api.meta import ObjectMeta
 from gm.api.schema import View, doc
 
@@ -40,6 +40,9 @@ class ModelStatus(View, frozen=True, kw_only=True):
 
     update_time: Annotated[datetime | None, doc("When the model last changed.")] = None
     metrics: Annotated[tuple[Metric, ...] | None, doc("The model's newest metrics.")] = None
+    conditions: Annotated[
+        tuple[StatusCondition, ...] | None, doc("What people should know about the object.")
+    ] = None
 
 
 class Model(View, frozen=True, kw_only=True):

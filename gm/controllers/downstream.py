@@ -125,6 +125,8 @@ class Downstream:
         self._recorder = recorder
         self._sources = sources
         self._sends_credentials = sends_credentials
+        self.on_placed: Callable[[WireKey], None] = lambda _: None
+        """Called with each object that names a Secret when other nodes shall hold it."""
         self._secrets = SecretCopies(client, self._secret_changed, resync_seconds=resync_seconds)
         self._channel: asyncio.Queue[tuple[str, Event[Any]]] = asyncio.Queue(channel_size)
         self._entries: dict[str, dict[WireKey, _Entry]] = {kind: {} for kind in _NEEDS}
@@ -155,6 +157,18 @@ class Downstream:
             f"{_RESOURCES[kind].qualified}: desired state is not complete yet"
             for kind in sorted(_NEEDS.keys() - self._complete)
         ]
+
+    def is_withheld(self, key: WireKey) -> bool | None:
+        """Whether nodes hold an object without the credential that it names.
+
+        None until the desired state of its kind is complete.
+        """
+        if key.kind not in self._complete:
+            return None
+        entry = self._entries[key.kind].get(key)
+        if entry is None or self._sends_credentials or not entry.nodes:
+            return False
+        return bool(entry.stored.view.spec.credential_name)
 
     async def run(self) -> None:
         """Apply events until cancelled."""
@@ -276,9 +290,11 @@ class Downstream:
         nodes = self._nodes(key, entry.stored)
         for node in entry.nodes - nodes:
             self._hub.remove(node, key)
-        entry.nodes = nodes
+        is_moved, entry.nodes = entry.nodes != nodes, nodes
         for node in sorted(nodes):
             self._hub.put(node, entry.desired)
+        if is_moved and key.kind in (_DATASET, _MODEL) and entry.stored.view.spec.credential_name:
+            self.on_placed(key)
 
     def _encode(self, key: WireKey, stored: Stored[Any], credential: str | None) -> Desired:
         return edge_copy(key, _RESOURCES[key.kind].kind, stored.raw, credential=credential)
@@ -340,7 +356,8 @@ class Downstream:
         name = stored.view.spec.credential_name
         if self._sends_credentials:
             self._secrets.want(key, ObjectKey(key.namespace, name) if name else None)
-        elif name and entry_is_new:
+        elif name and entry_is_new and key.kind == _IL:
+            # the conditions of this kind are a history that its nodes read
             self._tell_withheld(key, stored)
 
     def _tell_withheld(self, key: WireKey, stored: Stored[Any]) -> None:

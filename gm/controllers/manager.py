@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ from gm.controllers.informers import Informers
 from gm.controllers.statenamespace import create_namespace
 from gm.controllers.upstream import Upstream
 from gm.controllers.v1record import ConfigMapShards
+from gm.controllers.withheld import WithheldCredentials
 from gm.errors import ServiceError
 from gm.kube.client import Client
 from gm.kube.informer import Informer, InformerSettings
@@ -113,7 +114,9 @@ class Manager:
         self.hub.record = ShardedRecord(shards)
         server = Server(self.hub, config.websocket, timing=self._timing)
         downstream = self._make_downstream(client, recorder, informers)
-        controller = self._make_controller(client, recorder, informers)
+        jobs = self._make_controller(client, recorder, informers)
+        credentials = self._make_credentials(client, recorder, informers, downstream)
+        controllers = _Together(jobs, credentials)
         upstream = self._make_upstream(client, informers)
         edge_nodes = self._make_edge_nodes(client, informers)
         self._informers, self._downstream = informers, downstream
@@ -130,9 +133,7 @@ class Manager:
             if not await _unless(stopping, informers.wait_synced()):
                 return
             async with asyncio.TaskGroup() as group:
-                group.create_task(
-                    self._lead(client, controller, stopping), name="federatedlearningjobs"
-                )
+                group.create_task(self._lead(client, controllers, stopping), name="controllers")
                 group.create_task(upstream.run(stopping), name="upstream")
                 self._ready.set()
                 logger.info("ready", extra={"websocket_port": self.websocket_port})
@@ -140,23 +141,21 @@ class Manager:
                 self._ready.clear()
                 logger.info("stopping")
 
-    async def _lead(
-        self, client: Client, controller: Controller[ObjectKey], stopping: asyncio.Event
-    ) -> None:
-        """Run ``controller``, with several replicas only in the one that holds the lease.
+    async def _lead(self, client: Client, controllers: _Together, stopping: asyncio.Event) -> None:
+        """Run ``controllers``, with several replicas only in the one that holds the lease.
 
         The hub, downstream and upstream need none: each replica serves the nodes that are
         connected to it.
         """
         if not self.config.leader_election.enabled:
-            await controller.run(stopping)
+            await controllers.run(stopping)
             return
         namespace, scope = state_namespace(self.config), self.config.namespace
         await create_namespace(client, namespace)
         lease = ObjectKey(namespace, f"gm-{scope}" if scope else "gm")
         elector = LeaderElector(client, lease)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(elector.run(lambda: controller.run(stopping)))
+            task = group.create_task(elector.run(lambda: controllers.run(stopping)))
             stop = group.create_task(stopping.wait())
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
@@ -193,6 +192,23 @@ class Manager:
             sends_credentials=sends,
             resync_seconds=self.config.min_resync_period_seconds,
         )
+
+    def _make_credentials(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        informers: Informers,
+        downstream: Downstream,
+    ) -> WithheldCredentials:
+        credentials = WithheldCredentials(
+            client,
+            recorder,
+            {"dataset": informers.datasets, "model": informers.models},
+            downstream.is_withheld,
+            grace_seconds=self._grace_seconds,
+        )
+        downstream.on_placed = credentials.look
+        return credentials
 
     def _make_edge_nodes(self, client: Client, informers: Informers) -> EdgeNodes:
         config = self.config
@@ -244,6 +260,25 @@ class Manager:
             workers=self.config.workers,
             grace_seconds=self._grace_seconds,
         )
+
+
+class _Part(Protocol):
+    name: str
+
+    async def run(self, stopping: asyncio.Event) -> None: ...
+
+
+class _Together:
+    """Controllers that run and stop as one."""
+
+    def __init__(self, *parts: _Part) -> None:
+        self._parts = parts
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Run all of them until ``stopping`` is set."""
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts:
+                group.create_task(part.run(stopping), name=part.name)
 
 
 @contextlib.asynccontextmanager

@@ -276,11 +276,3 @@ async def test_a_taken_port_is_said_plainly(site: Site) -> None:
         with pytest.raises(ExceptionGroup) as caught:
             await second.run(asyncio.Event())
     assert any(isinstance(leaf, ConfigError) for leaf in _leaves(caught.value))
-
-
-async def test_withheld_credentials_are_told_on_the_object(site: Site) -> None:
-    """An event, where people look."""
-    await site.nodes("edge0")
-    await site.dataset("d0", "edge0", url="s3://b/x", credentialName="s3")
-    async with site.gm():
-        await site.cluster.wait_for(lambda: site.events("CredentialWithheld"))

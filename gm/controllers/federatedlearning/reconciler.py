@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 _MAX_ROUNDS = 6  # Secrets, the owner, Service and aggregator, trainers: each round is one of these
 _MAX_CONFLICTS = 8
 _MINOR_SECONDS = 1.0
+_UNFINISHED_SECONDS = 1.0
 
 
 class Caches(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,9 +219,9 @@ class JobReconciler:
         seconds = [_seconds_until(moment) for moment in moments]
         if wait is not None:
             seconds.append(wait)
-        return Result(
-            retry=outcome.retry or unfinished, requeue_after_seconds=min(seconds, default=None)
-        )
+        if unfinished:
+            seconds.append(_UNFINISHED_SECONDS)
+        return Result(retry=outcome.retry, requeue_after_seconds=min(seconds, default=None))
 
     async def _finish(self, job: Stored[FederatedLearningJob], decided: Plan) -> Result:
         """The job is over: remove what is left, touch nothing else."""
