@@ -10,7 +10,8 @@ import re
 import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import aiohttp
@@ -18,7 +19,7 @@ import pytest
 
 from gm.devcluster.apiserver import ApiServerSettings, assemble, running
 from gm.devcluster.gc import GarbageCollector
-from gm.devcluster.statefile import Saved, SavedObject, StateFileError
+from gm.devcluster.statefile import Row, Saved, SavedObject, StateFile, StateFileError
 from tests.devcluster.core import (
     WIDGET_CRD,
     Answer,
@@ -177,6 +178,40 @@ async def test_a_disk_that_fails_ends_the_server_without_an_answer(
         await life()
     assert answers == []
     assert caught.group_contains(StateFileError, match="disk full")
+
+
+async def test_nothing_is_told_before_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer to who wrote, to who reads or is refused, and no watch event."""
+    settings = ApiServerSettings(directory=tmp_path, state=tmp_path / "state")
+    gate, begun, write = threading.Event(), threading.Event(), StateFile.write
+
+    def slow(self: StateFile, rows: Iterable[Row], revision: int) -> None:
+        begun.set()
+        gate.wait()
+        write(self, rows, revision)
+
+    pods = "/api/v1/namespaces/default/pods"
+    async with _http(settings) as http, http.watching(f"{pods}?watch=1") as next_event:
+        monkeypatch.setattr(StateFile, "write", slow)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(http("POST", pods, pod("p")))]
+            await asyncio.to_thread(begun.wait)
+            tasks += [
+                group.create_task(http("POST", pods, pod("p"))),
+                group.create_task(http("GET", f"{pods}/p")),
+                group.create_task(http("GET", pods)),
+                group.create_task(http("DELETE", f"{pods}/p?dryRun=All")),
+            ]
+            shown = group.create_task(next_event())
+            try:
+                done, _ = await asyncio.wait([*tasks, shown], timeout=0.5)
+                assert not done
+            finally:
+                gate.set()
+    assert [task.result().status for task in tasks] == [201, 409, 200, 200, 200]
+    assert shown.result()["object"]["metadata"]["name"] == "p"
 
 
 @contextlib.asynccontextmanager
