@@ -8,40 +8,31 @@ construction, since everything happens in callbacks of one loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
-import fcntl
 import http
 import logging
 import struct
-import termios
-from collections.abc import Sequence
 from typing import Protocol, cast
 
 from websockets.exceptions import InvalidMessage
 from websockets.frames import Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
-from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from gm.config import WebsocketConfig
+from gm.messagelayer.allowance import Allowance
 from gm.messagelayer.auth import Authenticator, HandshakeRefused, node_name
+from gm.messagelayer.handshake import BAD_REQUEST, WebsocketProtocol
 from gm.messagelayer.hub import Hub
 from gm.messagelayer.incoming import Incoming
-from gm.messagelayer.liveness import Liveness, Verdict
+from gm.messagelayer.liveness import Liveness, Verdict, unsent_bytes
 from gm.messagelayer.message import MalformedFrame, server_frame
 from gm.messagelayer.record import Claim
 from gm.messagelayer.session import REVOKED, Action, Close, Commit, Ping, Send, Session, Timing
-from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Connection", "Host"]
 
 logger = logging.getLogger(__name__)
-
-# The library logs frames, hence object bodies, at debug level: this one never gets there.
-_library_logger = logging.getLogger("gm.messagelayer.websockets")
-_library_logger.setLevel(logging.ERROR)
 
 _WRITE_HIGH_BYTES = 64 * 1024  # above it a session gets no room for more
 _JOIN_BYTES = 32 * 1024  # frames up to this size go out in one write with their ping
@@ -72,13 +63,6 @@ class Host(Protocol):
         """Call ``connection.accept`` as soon as the limits allow, or raise HandshakeRefused."""
 
 
-class _Handshake(ServerProtocol):
-    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
-        """Ours if it is offered, else none: what a Go LC offers, nothing, is v1."""
-        ours = Subprotocol(SUBPROTOCOL)
-        return ours if ours in subprotocols else None
-
-
 class _Phase(enum.Enum):
     HANDSHAKE = "handshake"
     OPEN = "open"
@@ -99,7 +83,6 @@ class Connection(asyncio.Protocol):
         "_liveness",
         "_loop",
         "_malformed",
-        "_malformed_since",
         "_opened_at",
         "_phase",
         "_phase_ends",
@@ -108,6 +91,7 @@ class Connection(asyncio.Protocol):
         "_pump_handle",
         "_response",
         "_session",
+        "_tail",
         "_timer",
         "_transport",
         "_written",
@@ -117,18 +101,18 @@ class Connection(asyncio.Protocol):
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self.node = ""
         self._host, self._loop = host, loop
-        self._protocol = _Handshake(max_size=host.settings.max_frame_bytes, logger=_library_logger)
+        self._protocol = WebsocketProtocol(max_size=host.settings.max_frame_bytes)
         self._phase = _Phase.HANDSHAKE
         self._phase_ends = loop.time() + host.timing.handshake_seconds
         self._response: Response | None = None
-        self._proof = ""
+        self._proof, self._tail = "", b""
         self._session: Session | None = None
         self._claim: Claim | None = None
         self._liveness: Liveness | None = None
         self._incoming: Incoming | None = None  # from the end of the handshake
         self._is_busy = False
         self._is_reading = self._is_writable = True
-        self._malformed, self._malformed_since = 0, 0.0
+        self._malformed: Allowance | None = None
         self._opened_at = 0.0
         self._written = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -200,13 +184,15 @@ class Connection(asyncio.Protocol):
     # Handshake.
 
     def _receive_handshake(self, data: bytes) -> None:
-        self._protocol.receive_data(data)
+        """Read the request; a client has to wait for the answer before it sends frames."""
+        head, end, early = (self._tail + data).partition(b"\r\n\r\n")
+        self._tail = head[-3:]
+        if not early:
+            self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if isinstance(event, Request):
                 self._handshake(event)
-            elif self._incoming is not None:  # a peer in a hurry: frames behind its request
-                self._take(self._incoming.take([event]))
-        if isinstance(self._protocol.handshake_exc, InvalidMessage):
+        if (end and early) or isinstance(self._protocol.handshake_exc, InvalidMessage):
             self._answer_garbage()
 
     def _handshake(self, request: Request) -> None:
@@ -258,9 +244,9 @@ class Connection(asyncio.Protocol):
         """The library hangs up on what is not HTTP; a client with a bad header wants to know."""
         if self._phase is _Phase.HANDSHAKE and not self._written:
             self._host.hub.counters["handshakes_refused_400"] += 1
-            self._write(
-                b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-            )
+            self._write(BAD_REQUEST)
+            self._transport.close()
+            self._end_within(self._host.timing.close_seconds)
 
     def _open(self) -> None:
         now = self._loop.time()
@@ -311,13 +297,12 @@ class Connection(asyncio.Protocol):
 
     def _count_malformed(self, exc: MalformedFrame) -> None:
         """Ignore a malformed frame, with a log line each minute; too many end the session."""
-        now = self._loop.time()
         self._host.hub.counters[f"frames_malformed_{exc.reason}"] += 1
-        if now - self._malformed_since >= 60 or not self._malformed:
-            self._malformed, self._malformed_since = 0, now
+        self._malformed = self._malformed or Allowance(seconds=60)
+        count = self._malformed.spend(self._loop.time())
+        if count == 1:
             logger.warning("frame ignored", extra={"node": self.node, "reason": str(exc)})
-        self._malformed += 1
-        if self._malformed > _MALFORMED_PER_MINUTE:
+        if count > _MALFORMED_PER_MINUTE:
             self.close(exc.close_code, "too many malformed frames")
 
     # The session's turn.
@@ -392,7 +377,7 @@ class Connection(asyncio.Protocol):
     def _check_liveness(self, liveness: Liveness, now: float) -> None:
         if not self._is_reading:
             liveness.heard(now)  # we do not listen, so silence proves nothing
-        match liveness.check(now, gone_out=self._gone_out()):
+        match liveness.check(now, gone_out=self._written - unsent_bytes(self._transport)):
             case Verdict.PROBE:
                 self._write(_KEEPALIVE)
             case Verdict.DEAD:
@@ -404,15 +389,6 @@ class Connection(asyncio.Protocol):
     def _silent_seconds(self) -> float:
         assert self._liveness is not None, "only an open connection has a session"
         return self._liveness.silent_seconds(self._loop.time())
-
-    def _gone_out(self) -> int:
-        """Bytes that the peer's kernel has acknowledged."""
-        unsent = self._transport.get_write_buffer_size()
-        sock = self._transport.get_extra_info("socket")
-        with contextlib.suppress(OSError, ValueError):
-            queued = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
-            unsent += struct.unpack("=i", queued)[0]
-        return self._written - unsent
 
     # The end.
 

@@ -7,10 +7,7 @@ seen by both, so neither notices the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
@@ -64,18 +61,12 @@ class Incoming:
             at = start + size
         return out
 
-    def take(self, events: Iterable[Request | Response | Frame]) -> list[tuple[Opcode, bytes]]:
-        """Messages among frames that the library has parsed, put together from fragments."""
-        out: list[tuple[Opcode, bytes]] = []
-        for frame in events:
-            if isinstance(frame, Frame):
-                self._assemble(frame, out)
-        return out
-
     def _through_library(self, data: bytes, out: list[tuple[Opcode, bytes]]) -> None:
         self.has_answers = True
         self._protocol.receive_data(data)
-        out += self.take(self._protocol.events_received())
+        for frame in self._protocol.events_received():
+            if isinstance(frame, Frame):
+                self._assemble(frame, out)
 
     def _assemble(self, frame: Frame, out: list[tuple[Opcode, bytes]]) -> None:
         data = bytes(frame.data)

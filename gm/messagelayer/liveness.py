@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import enum
+import fcntl
+import struct
+import termios
 
-__all__ = ["MIN_PROGRESS_BYTES", "Liveness", "Verdict"]
+__all__ = ["MIN_PROGRESS_BYTES", "Liveness", "Verdict", "unsent_bytes"]
 
 MIN_PROGRESS_BYTES = 16 * 1024
 """What must leave per timeout for a link on which nothing comes in to count as alive."""
@@ -64,3 +69,12 @@ class Liveness:
     def _restart(self, now: float, gone_out: int) -> None:
         self._due = now + self._timeout
         self._gone_out = gone_out
+
+
+def unsent_bytes(transport: asyncio.Transport) -> int:
+    """What has been written, but not yet acknowledged by the peer's kernel."""
+    unsent = transport.get_write_buffer_size()
+    sock = transport.get_extra_info("socket")
+    with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+        unsent += struct.unpack("=i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
+    return unsent

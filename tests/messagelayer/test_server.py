@@ -14,6 +14,7 @@ import pytest
 import uvloop
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame, Opcode
 
 from gm.config import WebsocketConfig
 from gm.errors import ConfigError
@@ -49,11 +50,8 @@ async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
             await asyncio.sleep(0.005)
 
 
-async def dial(
-    port: int, *headers: str, node: str | None = NODE
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
-    """A raw handshake: what comes back up to the empty line is the third of what is returned."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096)
+def handshake(node: str | None, *headers: str) -> bytes:
+    """The bytes of a request."""
     lines = [
         "GET / HTTP/1.1",
         "Host: localhost",
@@ -64,7 +62,15 @@ async def dial(
         *([f"Node-Name: {node}"] if node is not None else []),
         *headers,
     ]
-    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+async def dial(
+    port: int, *headers: str, node: str | None = NODE
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
+    """A raw handshake: what comes back up to the empty line is the third of what is returned."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096)
+    writer.write(handshake(node, *headers))
     answer = await reader.readuntil(b"\r\n\r\n")
     return reader, writer, answer.decode()
 
@@ -479,6 +485,56 @@ async def test_what_is_no_websocket_is_told_so() -> None:
             writer.write(request)
             assert (await reader.read()).split()[1].startswith(status)
             writer.close()
+
+
+@pytest.mark.parametrize("early", [b"\x89", b"\x89\x80\0\0\0\0"], ids=["part", "whole"])
+async def test_frames_before_the_answer_are_refused_with_400(early: bytes) -> None:
+    """No client may do that, and an answer to them would come before the handshake's."""
+    async with serving(open_hub()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(handshake(NODE) + early)
+        assert (await reader.read()).split()[1] == b"400"
+        writer.close()
+
+
+async def test_handshake_may_come_byte_by_byte() -> None:
+    """And a report in fragments, with a ping between them."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    async with serving(hub) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for byte in handshake(NODE):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        report = json.dumps(status_frame("dataset", "default", "d", {"numberOfSamples": 1}))
+        half = len(report) // 2
+        for frame in (
+            Frame(Opcode.TEXT, report[:half].encode(), fin=False),
+            Frame(Opcode.PING, b"between"),
+            Frame(Opcode.CONT, report[half:].encode()),
+        ):
+            writer.write(frame.serialize(mask=True))
+        assert (await hub.next_report()).key == key("d")
+        await reader.readuntil(b"between")
+        writer.close()
+
+
+async def test_too_many_waiting_connections_are_refused_with_503() -> None:
+    """The line before the gate has an end."""
+    hub = open_hub()
+    async with serving(hub, connections_per_second=1) as server, AsyncExitStack() as stack:
+        await stack.enter_async_context(Edge.connected(server.port, "first"))
+        waiting = []
+        for number in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            waiting.append(writer)
+            writer.write(handshake(f"waiting{number}"))
+        await until(lambda: server._admission is not None and len(server._admission) >= 4)
+        statuses = [await status_of(server.port, f"late{number}") for number in range(3)]
+        assert "503" in statuses
+        for writer in waiting:
+            writer.transport.abort()
 
 
 async def test_node_may_not_report_on_what_it_does_not_hold_P0_033(
