@@ -101,6 +101,7 @@ class Informer(Generic[T]):
         self._settings = settings
         self._jitter = jitter
         self._handlers: list[Handler[T]] = []
+        self._undecodable_handlers: list[Callable[[ObjectKey], None]] = []
         self._synced = asyncio.Event()
         self._version: str | None = None  # where to go on; None: list first
         self._failures = 0
@@ -108,6 +109,10 @@ class Informer(Generic[T]):
     def add_handler(self, handler: Handler[T]) -> None:
         """Call ``handler`` with each event; add it before ``run``, or it misses some."""
         self._handlers.append(handler)
+
+    def add_undecodable_handler(self, handler: Callable[[ObjectKey], None]) -> None:
+        """Call ``handler`` with each key that comes to ``undecodable``, or for a new reason."""
+        self._undecodable_handlers.append(handler)
 
     @property
     def is_synced(self) -> bool:
@@ -227,6 +232,8 @@ class Informer(Generic[T]):
                         "reason": str(exc),
                     },
                 )
+                for handler in self._undecodable_handlers:
+                    handler(meta.key)
             return _Seen(meta.key, meta.uid, meta.resource_version, None)
         meta = view.metadata
         self.undecodable.pop(meta.key, None)

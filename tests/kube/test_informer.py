@@ -585,13 +585,17 @@ async def test_an_object_that_does_not_fit_stops_nobody_else(api: FakeKubeApi) -
     async with await Client.connect(master=api.url) as client:
         informer = Informer(client, PODS, Sized, settings=FAST)
         seen = Recording()
+        told: list[str] = []
         informer.add_handler(seen)
+        informer.add_undecodable_handler(lambda key: told.append(key.name))
         async with running(informer):
             stream = await api.next_watch()
             await stream.send("MODIFIED", obj("a", 11, size="big"))
+            await stream.send("MODIFIED", obj("a", 11, size="huge"))
             await stream.send("ADDED", obj("c", 12, size=3))
             await seen.wait_for("ADDED a@1", "SYNCED", "ADDED c@12")
             assert [key.name for key in informer.undecodable] == ["b", "a"]
+            assert told == ["b", "a"], "once for each reason"
             assert "Expected `int`" in informer.undecodable[ObjectKey("ns", "a")]
             await stream.send("MODIFIED", obj("b", 13, size=2))
             await stream.send("DELETED", obj("a", 14, size="big"))

@@ -21,6 +21,7 @@ from gm.controllers.federatedlearning.memory import ChildCache, Departed, HostPo
 from gm.controllers.federatedlearning.plan import Plan, plan, status_with
 from gm.controllers.federatedlearning.references import names_of
 from gm.controllers.federatedlearning.status import is_minor, notices
+from gm.controllers.federatedlearning.unreadable import tell_unreadable
 from gm.controllers.federatedlearning.verdict import is_finished
 from gm.controllers.federatedlearning.world import JobSettings, World
 from gm.controllers.placement import template_node
@@ -91,6 +92,7 @@ class JobReconciler:
         self._started: set[str] = set()
         self._edits_told: dict[str, int] = {}
         caches.jobs.add_handler(self._on_job)
+        caches.jobs.add_undecodable_handler(queue.add)
         caches.pods.add_handler(self._on_pod)
         caches.services.add_handler(self._on_service)
         caches.models.add_handler(self._on_model)
@@ -160,6 +162,9 @@ class JobReconciler:
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Make the cluster match job ``key``; safe at any time and any number of times."""
+        if (why := self._caches.jobs.undecodable.get(key)) is not None:
+            await tell_unreadable(self._client, self._recorder, key, why)
+            return Result()
         job = self._written.newest(self._caches.jobs.lister.get(key))
         if job is None or job.view.metadata.deletion_timestamp is not None:
             return Result()  # owner references let the garbage collector remove the children
