@@ -18,6 +18,7 @@ from gm.controllers.downstream import Downstream, Sources
 from gm.controllers.edgenodes import EdgeNodes, EdgeNodeSettings
 from gm.controllers.federatedlearning import Caches, JobReconciler, JobSettings
 from gm.controllers.informers import Informers
+from gm.controllers.removed_nodes import close_sessions_of_removed
 from gm.controllers.statenamespace import create_namespace
 from gm.controllers.upstream import Upstream
 from gm.controllers.v1record import ConfigMapShards
@@ -119,6 +120,7 @@ class Manager:
         controllers = _Together(jobs, credentials)
         upstream = self._make_upstream(client, informers)
         edge_nodes = self._make_edge_nodes(client, informers)
+        close_sessions_of_removed(informers.nodes, self.hub)
         self._informers, self._downstream = informers, downstream
         async with (
             _recording(recorder),
