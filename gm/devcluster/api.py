@@ -21,6 +21,7 @@ from gm.devcluster.identity import (
     bad_patch,
     check_kind,
     check_names,
+    check_patched,
     metadata_of,
     set_namespace,
 )
@@ -240,7 +241,8 @@ class Api:
             )
             raise invalid(info.resource.plural, info.resource.group, key.name, [cause])
         if (uid := meta.get("uid")) and uid != record.uid:
-            place = "/".join(filter(None, (info.storage.plural, key.namespace, key.name)))
+            group = info.storage.group if info.is_custom else ""
+            place = "/".join(filter(None, (group, info.storage.plural, key.namespace, key.name)))
             why = (
                 f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: "
                 f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
@@ -262,14 +264,14 @@ class Api:
         record = self.get(info, key)
         new = change(info.from_storage(record.copy()))
         resource = info.resource
-        if (new.get("kind"), new.get("apiVersion")) != (resource.kind, resource.api_version):
-            raise bad_patch(new, "kind and apiVersion can not be changed")
+        check_patched(info, new)
         meta = metadata_of(new)
         check_names(info, meta, key)
         if (uid := meta.get("uid")) and uid != record.uid:
             message = f'Invalid value: "{uid}": field is immutable'
             cause = Cause("FieldValueInvalid", message, "metadata.uid")
-            raise invalid(resource.kind, resource.group, key.name, [cause])
+            # upstream looks twice
+            raise invalid(resource.kind, resource.group, key.name, [cause, cause])
         shown = msgspec.json.encode(new)
         try:
             return self._update(info, record, new, subresource, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import yaml
@@ -16,6 +17,11 @@ from gm.devcluster.status import StatusError, bad_request, unsupported_media_typ
 __all__ = ["MEDIA_TYPES", "decode", "identify"]
 
 MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+_SUMMARY_BYTES = 30
+_GO_TYPE = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
+    r'Kind string "json:\"kind,omitempty\"" }'
+)
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -44,30 +50,39 @@ def decode(body: bytes, media_type: str, *, kind: str) -> tuple[Json, list[str]]
 
 def identify(obj: Json, *, kind: str, body: bytes = b"") -> None:
     """Raises: StatusError 400 if ``obj`` does not say what it is."""
-    for field, label in (("kind", "Kind"), ("apiVersion", "apiVersion")):
-        if not isinstance(obj.get(field), str) or not obj[field]:
-            shown = body.decode(errors="replace").strip() or json.dumps(obj)
-            raise _unrecognised(kind, f"Object '{label}' is missing in '{shown}'", body)
+    if not isinstance(obj.get("kind"), str) or not obj["kind"]:
+        shown = body.decode(errors="replace").strip() or json.dumps(obj)
+        raise _unrecognised(kind, f"Object 'Kind' is missing in '{shown}'", body)
+    if not obj.get("apiVersion"):
+        obj["apiVersion"] = ""  # said to be nothing, which is no version of this resource
 
 
 def _unrecognised(kind: str, why: str, body: bytes) -> StatusError:
-    shown = body[:1024].decode(errors="replace").strip()
     return bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
     )
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body: as text if that is likely, otherwise in hexadecimal digits."""
+    if not body:
+        return "<empty>"
+    start = body[:_SUMMARY_BYTES]
+    shown = start.decode(errors="replace") if body.startswith(b"{") else start.hex()
+    return f"{shown} ..." if len(body) > _SUMMARY_BYTES else shown
 
 
 def _go_kind(value: Any) -> str:
     names = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
     got = names.get(type(value), "null")
-    return f"json parse error: json: cannot unmarshal {got} into Go value of type struct"
+    return f"json parse error: json: cannot unmarshal {got} into Go value of type {_GO_TYPE}"
 
 
 def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
     duplicates: list[str] = []
     if not body.strip():
         why = "couldn't get version/kind; json parse error: unexpected end of JSON input"
-        raise _unrecognised(kind, why, b"<empty>")
+        raise _unrecognised(kind, why, b"")
     try:
         parsed = json.loads(
             body, object_pairs_hook=_Pairs, parse_float=_number, parse_constant=_refuse
@@ -125,6 +140,9 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+# YAML 1.1 has them, PyYAML has not
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), [*"yYnN"])
+_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def _decode_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from gm.api.meta import Json
+from gm.api.meta import Json, ResourceType
 from gm.devcluster.definitions import git_version
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.registry import Registry
@@ -37,6 +38,13 @@ _SUBRESOURCE_KINDS = {
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
 }
+
+
+# the order in which each of the two documents has them
+_CUSTOM_VERBS = (
+    *("delete", "deletecollection", "get", "list", "patch"),
+    *("create", "update", "watch"),
+)
 
 
 @dataclass(frozen=True)
@@ -226,13 +234,21 @@ def _listed(info: ResourceInfo) -> Json:
         "singularName": info.singular,
         "namespaced": info.resource.namespaced,
         "kind": info.resource.kind,
-        "verbs": [*info.verbs],
+        "verbs": [v for v in _CUSTOM_VERBS if v in info.verbs] if info.is_custom else [*info.verbs],
     }
     if info.short_names:
         document["shortNames"] = [*info.short_names]
     if info.categories:
         document["categories"] = [*info.categories]
+    if info.answer is None:
+        document["storageVersionHash"] = _storage_hash(info.storage)
     return document
+
+
+def _storage_hash(storage: ResourceType) -> str:
+    """What tells clients that objects are kept in another version than before."""
+    text = f"{storage.group}/{storage.version}/{storage.kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
 def _listed_subresource(info: ResourceInfo, name: str) -> Json:

@@ -22,8 +22,10 @@ from gm.devcluster.routes import Target
 from gm.devcluster.status import (
     Cause,
     StatusError,
+    bad_request,
     invalid,
     method_not_allowed,
+    not_found,
     too_large_version,
     unsupported_media_type,
 )
@@ -105,8 +107,11 @@ class Handlers:
             return "watch" if parse_bool(call.query.get("watch")) else "list"
         if verb == "delete" and not named:
             return "deletecollection"
-        if verb is None or named == (verb == "create"):
+        if call.info.is_custom:
+            _check_custom(call, verb, named=named)
+        elif verb is None or named == (verb == "create"):
             raise _no_such_method()
+        assert verb is not None
         return verb
 
     # -- subresources ---------------------------------------------------------------------
@@ -138,6 +143,10 @@ class Handlers:
             case "pods", name, _ if name in _UNSUPPORTED_PARTS:
                 message = f"{name} is not supported by this API server: it is no full cluster"
                 raise StatusError(501, "NotImplemented", message, {"kind": "pods"})
+        if call.info.is_custom:
+            raise not_found(call.info.resource, call.target.name)
+        if part in call.info.subresources:
+            raise _no_such_method()
         raise _no_such_path()
 
     async def _review(
@@ -278,7 +287,10 @@ class Handlers:
             }
             return answer(listed, form=form)
         head = {"kind": info.list_kind, "apiVersion": info.resource.api_version}
-        metadata = {"continue": "", **page.metadata} if info.is_custom else page.metadata
+        if not info.is_custom:
+            listed = {**head, "metadata": page.metadata, "items": [_item(view) for view in views]}
+            return answer(listed, form=form)
+        metadata = {"continue": "", **page.metadata}
         if form.is_yaml:
             return answer({**head, "metadata": metadata, "items": views}, form=form)
         encoded = b",".join(
@@ -287,6 +299,19 @@ class Handlers:
         )
         opening = msgspec.json.encode({**head, "metadata": metadata})[:-1]
         return raw_answer(opening + b',"items":[' + encoded + b"]}")
+
+
+def _item(view: Json) -> Json:
+    """An object as lists of built-in kinds hold it: they say once what kind it is."""
+    return {key: value for key, value in view.items() if key not in ("kind", "apiVersion")}
+
+
+def _check_custom(call: _Call, verb: str | None, *, named: bool) -> None:
+    """What custom resources' paths take; unlike those of built-in kinds, a create with a name."""
+    if verb is None:
+        raise method_not_allowed(call.info.resource, "")
+    if verb in ("update", "patch") and not named:
+        raise bad_request("name must be provided")
 
 
 def _accept(request: web.BaseRequest) -> str:

@@ -11,7 +11,14 @@ from gm.api.meta import Json, ObjectKey
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.status import Cause, StatusError, bad_request, invalid
 
-__all__ = ["bad_patch", "check_kind", "check_names", "metadata_of", "set_namespace"]
+__all__ = [
+    "bad_patch",
+    "check_kind",
+    "check_names",
+    "check_patched",
+    "metadata_of",
+    "set_namespace",
+]
 
 
 def metadata_of(obj: Json) -> Json:
@@ -48,6 +55,25 @@ def check_kind(info: ResourceInfo, obj: Json) -> None:
         package = resource.group.partition(".")[0] or "core"
         why = f"converting ({short}.{kind}) to ({package}.{resource.kind}): unknown conversion"
     raise bad_request(f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}')
+
+
+def check_patched(info: ResourceInfo, new: Json) -> None:
+    """Raises: StatusError (422) if a patch has made another kind of an object."""
+    resource = info.resource
+    said, own = (new.get("kind"), new.get("apiVersion")), (resource.kind, resource.api_version)
+    if said == own:
+        return
+    if not info.is_custom:
+        raise bad_patch(new, "kind and apiVersion can not be changed")
+    if not said[0]:
+        shown = msgspec.json.encode(new).decode()
+        raise bad_patch(new, f"Object 'Kind' is missing in '{shown}'")
+    causes = [
+        Cause("FieldValueInvalid", f'Invalid value: "{got or ""}": must be {wanted}', field)
+        for field, got, wanted in zip(("kind", "apiVersion"), said, own, strict=True)
+        if got != wanted
+    ]
+    raise invalid(str(said[0]), resource.group, metadata_of(new).get("name", ""), causes)
 
 
 def set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import bisect
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gm.api.meta import ObjectKey
+from gm.devcluster.gojson import explain
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.selectors import EVERYTHING, Selector
 from gm.devcluster.status import (
@@ -29,6 +31,8 @@ _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. Start a new "
     "list without the continue parameter."
 )
+_REASONS = {"F": "FieldValueForbidden", "U": "FieldValueNotSupported"}
+_BASE64 = frozenset(string.ascii_letters + string.digits + "-_")
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 
 
@@ -115,6 +119,8 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
     asked = _asked(options)
     if options.token:
         start, revision = _read(options.token)
+        if asked:
+            raise bad_request("specifying resource version is not allowed when using continue")
     elif options.match == "Exact":
         revision = asked
     if max(asked, revision) > store.revision:
@@ -137,26 +143,29 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
 
 def _asked(options: ListOptions) -> int:
     """The resource version of a list. Raises: StatusError (400, 422)."""
-    match = options.match
-    if match not in ("", "Exact", "NotOlderThan"):
-        listed = '"Exact", "NotOlderThan", ""'
-        message = f'Unsupported value: "{match}": supported values: {listed}'
-        raise _invalid_match("FieldValueNotSupported", message)
-    if match and not options.resource_version:
-        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise _invalid_match("FieldValueForbidden", f"Forbidden: {why}")
-    if match == "Exact" and options.resource_version == "0":
-        why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-        raise _invalid_match("FieldValueForbidden", f"Forbidden: {why}")
+    if causes := _wrong_match(options):
+        raise invalid("ListOptions", "meta.k8s.io", "", causes)
     try:
         return parse_version(options.resource_version)
     except StatusError as error:
         raise bad_request(f"invalid resource version: {error.message}") from None
 
 
-def _invalid_match(reason: str, message: str) -> StatusError:
-    cause = Cause(reason, message, "resourceVersionMatch")
-    return invalid("ListOptions", "meta.k8s.io", "", [cause])
+def _wrong_match(options: ListOptions) -> list[Cause]:
+    match, name = options.match, "resourceVersionMatch"
+    if not match:
+        return []
+    texts = []
+    if not options.resource_version:
+        texts.append(f"Forbidden: {name} is forbidden unless resourceVersion is provided")
+    if options.token:
+        texts.append(f"Forbidden: {name} is forbidden when continue is provided")
+    if match not in ("Exact", "NotOlderThan"):
+        listed = '"Exact", "NotOlderThan", ""'
+        texts.append(f'Unsupported value: "{match}": supported values: {listed}')
+    if match == "Exact" and options.resource_version == "0":
+        texts.append(f'Forbidden: {name} "exact" is forbidden for resourceVersion "0"')
+    return [Cause(_REASONS[text[0]], text, name) for text in texts]
 
 
 def _token(revision: int, last: ObjectKey) -> str:
@@ -164,11 +173,20 @@ def _token(revision: int, last: ObjectKey) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
 
 
+def _bad_token(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+
 def _read(text: str) -> tuple[ObjectKey, int]:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        at = next((n for n, letter in enumerate(text) if letter not in _BASE64), len(text))
+        raise _bad_token(f"illegal base64 data at input byte {at}") from None
+    try:
         token = msgspec.json.decode(raw, type=_Token)
-    except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from None
+    except msgspec.DecodeError as error:
+        # byte by byte: what is no token is seldom UTF-8
+        raise _bad_token(explain(raw.decode("latin-1").encode()) or str(error)) from None
     namespace, _, name = token.start.partition("/")
     return ObjectKey(namespace, name), token.rv

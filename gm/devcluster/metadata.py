@@ -220,10 +220,9 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
     if not added:
         return []
     listed = ", ".join(quoted(finalizer) for finalizer in added)
-    return [
-        forbidden(
-            "metadata.finalizers",
-            "no new finalizers can be added if the object is being deleted, found new finalizers "
-            f"[]string{{{listed}}}",
-        )
-    ]
+    cause = forbidden(
+        "metadata.finalizers",
+        "no new finalizers can be added if the object is being deleted, found new finalizers "
+        f"[]string{{{listed}}}",
+    )
+    return [cause, cause]  # upstream looks twice

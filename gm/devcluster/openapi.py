@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -42,7 +43,7 @@ class OpenApi:
             key: {"serverRelativeURL": f"/openapi/v3/{key}?hash={document.etag.strip(chr(34))}"}
             for key, document in self._current().items()
         }
-        return _document({"paths": paths})
+        return replace(_document({"paths": paths}), content_type="text/plain; charset=utf-8")
 
     def document(self, key: str) -> Document | None:
         """``/openapi/v3/KEY`` with KEY ``api/v1`` or ``apis/GROUP/VERSION``; None if unknown.

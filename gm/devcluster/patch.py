@@ -123,7 +123,10 @@ def apply_patch(
     if content_type == JSON_PATCH:
         patched = json_patch(original, patch)
     elif not isinstance(patch, dict):
-        raise _undecodable(patch, "map[string]interface {}")
+        error = _undecodable(patch, "map[string]interface {}")
+        if content_type == STRATEGIC_MERGE_PATCH:
+            error = bad_request(error.message.removeprefix("error decoding patch: "))
+        raise error
     elif content_type == MERGE_PATCH:
         patched = merge_patch(original, patch)
     else:

@@ -12,7 +12,7 @@ _REASON = "the embedded API server has no RBAC: whoever has its token may do eve
 
 def access_review(obj: Json, _user: User) -> Json:
     """The answer to a (Self)SubjectAccessReview."""
-    return {**obj, "status": {"allowed": True, "reason": _REASON}}
+    return {"metadata": {}, **obj, "status": {"allowed": True, "reason": _REASON}}
 
 
 def rules_review(obj: Json, _user: User) -> Json:
@@ -22,10 +22,10 @@ def rules_review(obj: Json, _user: User) -> Json:
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
         "incomplete": False,
     }
-    return {**obj, "status": status}
+    return {"metadata": {}, **obj, "status": status}
 
 
 def self_review(obj: Json, user: User) -> Json:
     """The answer to a SelfSubjectReview (``kubectl auth whoami``)."""
     info = {"username": user.name, "uid": user.uid, "groups": [*user.groups]}
-    return {**obj, "status": {"userInfo": info}}
+    return {"metadata": {}, **obj, "status": {"userInfo": info}}

@@ -59,6 +59,7 @@ class WatchOptions:
             _refuse(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                listed.match,
             )
         bookmarks = parse_bool(query.get("allowWatchBookmarks"))
         wants_all = parse_bool(initial)
@@ -77,9 +78,12 @@ class WatchOptions:
         )
 
 
-def _refuse(field: str, why: str) -> None:
-    cause = Cause("FieldValueForbidden", f"Forbidden: {why}", field)
-    raise invalid("ListOptions", "meta.k8s.io", "", [cause])
+def _refuse(field: str, why: str, match: str = "") -> None:
+    causes = [Cause("FieldValueForbidden", f"Forbidden: {why}", field)]
+    if match not in ("", "NotOlderThan"):
+        message = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+        causes.append(Cause("FieldValueNotSupported", message, field))
+    raise invalid("ListOptions", "meta.k8s.io", "", causes)
 
 
 def cut(request: web.BaseRequest) -> None:

@@ -69,9 +69,10 @@ def test_what_can_not_be_read_is_refused(
 
 
 def test_an_object_says_what_it_is() -> None:
-    """Kind and apiVersion are needed where nothing else tells."""
+    """A kind is needed where nothing else tells; without a version it is of none."""
     decoding.identify({"kind": "A", "apiVersion": "v1"}, kind="A")
     with pytest.raises(StatusError, match=r"Object 'Kind' is missing in '\{\}' \(\{\}\)"):
         decoding.identify({}, kind="A", body=b"{}")
-    with pytest.raises(StatusError, match="Object 'apiVersion' is missing"):
-        decoding.identify({"kind": "A"}, kind="A")
+    said = {"kind": "A"}
+    decoding.identify(said, kind="A")
+    assert said == {"kind": "A", "apiVersion": ""}

@@ -114,8 +114,8 @@ def test_a_version_of_the_future() -> None:
     ("query", "code", "message"),
     [
         ({"limit": "x"}, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
-        ({"continue": "zzz"}, 400, "continue key is not valid: "),
-        ({"continue": "!"}, 400, "continue key is not valid: "),
+        ({"continue": "zzz"}, 400, "invalid continue token: "),
+        ({"continue": "!"}, 400, "invalid continue token: "),
         ({"resourceVersion": "x"}, 400, "invalid resource version: resourceVersion: Invalid"),
         ({"resourceVersionMatch": "Exact"}, 422, "ListOptions.meta.k8s.io "),
         ({"resourceVersionMatch": "Foo", "resourceVersion": "1"}, 422, "ListOptions.meta.k8s.io "),
