@@ -227,13 +227,17 @@ async def _http(settings: ApiServerSettings) -> AsyncIterator[Http]:
 
 
 class _Process:
-    """``gm apiserver --state`` as a process of its own."""
+    """``gm apiserver --state`` as a process of its own; killed at the end, if not before."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.url = self.token = ""
+        self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> None:
+    async def __aexit__(self, *exc: object) -> None:
+        await self.kill()
+
+    async def __aenter__(self) -> _Process:
         """Return when it answers."""
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gm", "apiserver", "--port", "0", "--log-level", "warning"),
@@ -245,11 +249,14 @@ class _Process:
         text = Path(line.strip().removeprefix("export KUBECONFIG=")).read_text()
         found = [re.search(pattern, text) for pattern in (r"server: (\S+)", r"token: (\S+)")]
         self.url, self.token = (match.group(1) for match in found if match)
+        return self
 
     async def kill(self) -> None:
         """kill -9, and wait for its end."""
-        self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGKILL)
+            await self._process.wait()
 
     def session(self) -> aiohttp.ClientSession:
         """A client of this life."""
@@ -337,12 +344,10 @@ async def test_kill_9_amid_writes_loses_nothing_that_was_acknowledged_or_shown(
     """Three lives; after each every object is as it was acknowledged, versions only grow."""
     rng = random.Random(9)
     writers = [_Writer(number, rng) for number in range(8)]
-    process = _Process(tmp_path / "state")
     shown: dict[str, int] = {}
     acknowledged = 0
     for life in range(3):
-        await process.start()
-        async with process.session() as session:
+        async with _Process(tmp_path / "state") as process, process.session() as session:
             listed = await (await session.get(MAPS)).json()
             found = {i["metadata"]["name"]: i["data"]["value"] for i in listed["items"]}
             version = int(listed["metadata"]["resourceVersion"])
