@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gm.controllers.base import Controller, Reconciler, Result
 from gm.controllers.downstream import Downstream, Sources
+from gm.controllers.edgenodes import EdgeNodes, EdgeNodeSettings
 from gm.controllers.informers import Informers
 from gm.controllers.manager import Manager
 from gm.controllers.upstream import Upstream
@@ -11,6 +12,8 @@ from gm.controllers.upstream import Upstream
 __all__ = [
     "Controller",
     "Downstream",
+    "EdgeNodeSettings",
+    "EdgeNodes",
     "Informers",
     "Manager",
     "Reconciler",
