@@ -17,11 +17,17 @@ CATEGORY = "sedna"
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of ``kubectl get``."""
+    """A column of ``kubectl get``; one that is wide is shown with ``-o wide`` only."""
 
     name: str
     path: str
     type: str = "string"
+    is_wide: bool = False
+
+    def body(self) -> dict[str, Any]:
+        """The column as a CustomResourceDefinition has it."""
+        body: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**body, "priority": 1} if self.is_wide else body
 
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
@@ -32,6 +38,7 @@ class _Definition(msgspec.Struct, frozen=True, kw_only=True):
     view: type[View]
     short_names: tuple[str, ...]
     columns: tuple[Column, ...]
+    wide_columns: tuple[Column, ...] = ()
 
 
 _DEFINITIONS = (
@@ -66,6 +73,11 @@ _DEFINITIONS = (
             Column("Active", ".status.active", "integer"),
             Column("Succeeded", ".status.succeeded", "integer"),
             Column("Failed", ".status.failed", "integer"),
+        ),
+        # Last, since a message has any length.
+        wide_columns=(
+            Column("Reason", ".status.reason", is_wide=True),
+            Column("Message", ".status.message", is_wide=True),
         ),
     ),
     _Definition(
@@ -149,8 +161,8 @@ def _crd(definition: _Definition) -> dict[str, Any]:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [
-                        {"name": column.name, "type": column.type, "jsonPath": column.path}
-                        for column in (*definition.columns, _AGE)
+                        column.body()
+                        for column in (*definition.columns, _AGE, *definition.wide_columns)
                     ],
                     "schema": {"openAPIV3Schema": _root(definition.view)},
                 }

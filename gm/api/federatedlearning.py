@@ -143,9 +143,15 @@ class WorkerStatus(View, frozen=True, kw_only=True):
     index: Annotated[int | None, doc("Place in trainingWorkers.", format="int32")] = None
     node: Annotated[str | None, doc("Node that the worker's pod was last bound to.")] = None
     pod_name: Annotated[str | None, doc("The worker's newest pod.")] = None
-    phase: Annotated[str | None, doc("Phase of the worker.")] = None
+    phase: Annotated[
+        str | None,
+        doc("Pending, Running, Succeeded, Failed, or Stopped when the job's end stopped it."),
+    ] = None
     restarts: Annotated[int | None, doc("Container restarts so far.", format="int32")] = None
     reason: Annotated[str | None, doc("Why the worker is not running, or has failed.")] = None
+    message: Annotated[
+        str | None, doc("The same for people: exit code and last line of a container that failed.")
+    ] = None
     round: Annotated[int | None, doc("Round that the worker reported last.", format="int32")] = None
     metrics: Annotated[tuple[Metric, ...] | None, doc("Metrics that the worker reported last.")] = (
         None
@@ -156,7 +162,12 @@ class WorkerStatus(View, frozen=True, kw_only=True):
 class FederatedLearningJobStatus(View, frozen=True, kw_only=True):
     """How the job is doing."""
 
-    phase: Annotated[str | None, doc("Pending, Running, Succeeded or Failed.")] = None
+    phase: Annotated[str | None, doc("Pending, Running, Suspended, Succeeded or Failed.")] = None
+    reason: Annotated[
+        str | None,
+        doc("Reason of the newest problem, as its condition has it; unset: all is well."),
+    ] = None
+    message: Annotated[str | None, doc("What the newest problem is, for people.")] = None
     observed_generation: Annotated[
         int | None, doc("Generation of the spec that this status speaks of.", format="int64")
     ] = None

@@ -154,6 +154,9 @@ def _complete(spec: Json, request: PodRequest, initializer_image: str) -> None:
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     spec.setdefault("restartPolicy", request.restart_policy)
     _inject_env(spec, request)
+    for container in spec["containers"]:
+        # so that a job can tell what its worker said last; a message of its own is preferred
+        container.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     apply_storage(spec, request.storage, initializer_image=initializer_image)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gm.words import counted
+
 __all__ = ["DatasetLine", "JobLine", "NodeLine", "Snapshot", "WorkerLine", "accuracies", "tell"]
 
 ALONE = "accuracy_alone_"
@@ -127,5 +129,6 @@ def _tell_workers(old: Snapshot, new: Snapshot) -> list[str]:
         if before is None or (before.phase, before.reason) != (worker.phase, worker.reason):
             lines.append(f"pod {worker.name} is {worker.phase}{where}{why}")
         if before is not None and worker.restarts > before.restarts:
-            lines.append(f"pod {worker.name} was restarted ({worker.restarts} times)")
+            times = counted(worker.restarts, "time")
+            lines.append(f"pod {worker.name} was restarted ({times})")
     return lines

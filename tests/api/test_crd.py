@@ -115,8 +115,16 @@ def test_each_kind_has_its_names(kind: str, plural: str, short: str, scope: str)
 )
 def test_each_kind_shows_its_columns_P1_070(kind: str, columns: str) -> None:
     """As kubectl prints their heads."""
-    shown = [column["name"].upper() for column in version_of(kind)["additionalPrinterColumns"]]
+    described = version_of(kind)["additionalPrinterColumns"]
+    shown = [column["name"].upper() for column in described if not column.get("priority")]
     assert shown == columns.split()
+
+
+def test_a_wide_listing_of_jobs_tells_why_they_do_not_go_on() -> None:
+    """kubectl get fl -o wide."""
+    columns = version_of("FederatedLearningJob")["additionalPrinterColumns"]
+    wide = {column["name"]: column["jsonPath"] for column in columns if column.get("priority") == 1}
+    assert wide == {"Reason": ".status.reason", "Message": ".status.message"}
 
 
 @pytest.mark.parametrize("kind", list(CRDS))

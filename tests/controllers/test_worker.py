@@ -117,3 +117,14 @@ def test_a_service_selects_by_uid() -> None:
     assert service["spec"]["selector"]["federatedlearningjob.sedna.io/uid"] == "u-1"
     assert "externalIPs" not in service["spec"]
     assert service["spec"]["ports"][0]["name"] == "tcp-0"
+
+
+def test_a_kubelet_is_asked_for_the_last_words_of_workers() -> None:
+    """Unless the template says where its message comes from."""
+    body = template()
+    body["spec"]["containers"].append(
+        {"name": "other", "image": "i", "terminationMessagePolicy": "File"}
+    )
+    containers = build(body)["spec"]["containers"]
+    policies = [container["terminationMessagePolicy"] for container in containers]
+    assert policies == ["FallbackToLogsOnError", "File"]

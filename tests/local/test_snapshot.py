@@ -59,7 +59,7 @@ def test_a_whole_run_is_told_in_order_and_nothing_twice() -> None:
         "pod j-train-0 is Running on edge1",
         "round 1/3  federated accuracy 0.875",
         "job j is Running",
-        "pod j-train-0 was restarted (1 times)",
+        "pod j-train-0 was restarted (1 time)",
         "job j is Succeeded",
     ]
 

@@ -44,12 +44,14 @@ class Outcome(msgspec.Struct, kw_only=True):
     """What came of the writes of one pass.
 
     ``progress``: the caches show more than before, so planning again makes sense. ``retry``:
-    something failed that may work later. ``look_again_at``: something is waited for.
+    something failed that may work later. ``look_again_at``: something is waited for. ``created``:
+    kinds and names of what was created.
     """
 
     progress: bool = False
     retry: bool = False
     problems: list[Problem] = []
+    created: list[str] = []
     look_again_at: datetime | None = None
 
     def wait(self, problem: Problem | None, until: datetime) -> None:
@@ -104,7 +106,7 @@ class ChildWriter:
 
     async def create(self, job: Stored[FederatedLearningJob], children: Sequence[Child]) -> Outcome:
         """Create ``children`` side by side; one that fails does not keep the others back."""
-        outcome = Outcome(problems=[])
+        outcome = Outcome(problems=[], created=[])
         async with asyncio.TaskGroup() as group:
             for child in children:
                 group.create_task(self._create(job, child, outcome))
@@ -146,6 +148,7 @@ class ChildWriter:
             outcome.problems.append(_failure(what, exc))
         else:
             outcome.progress = True
+            outcome.created.append(what)
             self._remember(child.resource == PODS, raw)
             self._blocked.pop((job.uid, child.key), None)
             logger.info(

@@ -14,7 +14,7 @@ import msgspec
 from gm.api.core import Pod, PodSpec, Service
 from gm.api.meta import Condition, Json
 from gm.controllers.conditions import timestamp
-from gm.controllers.federatedlearning.state import Phase, WorkerState
+from gm.controllers.federatedlearning.state import CREATING, Phase, WorkerState
 from gm.controllers.federatedlearning.status import Problem
 from gm.controllers.federatedlearning.world import World
 from gm.kube.lister import Stored
@@ -24,6 +24,7 @@ __all__ = [
     "HostPorts",
     "Obstacle",
     "host_ports",
+    "slow_starts",
     "unreachable_nodes",
     "without_endpoint",
 ]
@@ -65,6 +66,41 @@ def unreachable_nodes(world: World, states: Sequence[WorkerState]) -> list[Obsta
         problem = Problem(kind="NodeUnreachable", reason="NodeNotReady", message=message)
         found.append(Obstacle(max(begins, default=world.now), problem))
     return found
+
+
+def slow_starts(world: World, states: Sequence[WorkerState]) -> list[Obstacle]:
+    """Pods whose node prepares them for long: a real kubelet says why in an Event only.
+
+    Where the pod itself tells why, there is nothing to wait for.
+    """
+    grace = timedelta(seconds=world.settings.creating_grace_seconds)
+    found = []
+    for state in states:
+        if state.pod is None or state.has_ended or state.reason not in CREATING:
+            continue
+        since = _idle_since(state.pod.view)
+        if since is None:
+            continue
+        pod, why = state.pod.key, state.message
+        words = why or "its image may still be pulled, or a volume can not be mounted"
+        message = (
+            f"{state.title}: pod {pod.name} is being created since {timestamp(since)}: {words}; "
+            f"see kubectl describe pod {pod.name} -n {pod.namespace}"
+        )
+        problem = Problem(kind="Waiting", reason="ContainerCreating", message=message)
+        found.append(Obstacle(since if why else since + grace, problem))
+    return found
+
+
+def _idle_since(pod: Pod) -> datetime | None:
+    """Since when the node has run nothing of the pod; None while something runs."""
+    statuses = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    states = [status.state for status in statuses if status.state is not None]
+    if any(state.running is not None for state in states):
+        return None
+    ends = [state.terminated.finished_at for state in states if state.terminated is not None]
+    begin = pod.status.start_time or pod.metadata.creation_timestamp
+    return max([moment for moment in (*ends, begin) if moment is not None], default=None)
 
 
 def without_endpoint(

@@ -29,6 +29,7 @@ from gm.controllers.federatedlearning.children import (
 from gm.controllers.federatedlearning.obstacles import (
     HostPorts,
     Obstacle,
+    slow_starts,
     unreachable_nodes,
     without_endpoint,
 )
@@ -271,7 +272,11 @@ def _make_pod(body: Json, ports: HostPorts, todo: _Children) -> None:
 def _obstacles(world: World, states: Sequence[WorkerState], verdict: Verdict) -> list[Obstacle]:
     if verdict.is_final or verdict.is_suspended:
         return []
-    return [*unreachable_nodes(world, states), *without_endpoint(world, _service(world), states)]
+    return [
+        *unreachable_nodes(world, states),
+        *slow_starts(world, states),
+        *without_endpoint(world, _service(world), states),
+    ]
 
 
 def _has_references(

@@ -32,6 +32,7 @@ from gm.kube.informer import Informer
 from gm.kube.lister import Event, EventType, Lister, Stored
 from gm.kube.recorder import EventRecorder, ObjectRef
 from gm.kube.workqueue import Workqueue
+from gm.words import listed
 
 __all__ = ["Caches", "JobReconciler"]
 
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_ROUNDS = 6  # Secrets, the owner, Service and aggregator, trainers: each round is one of these
 _MAX_CONFLICTS = 8
+_MAX_NAMES = 12
 _MINOR_SECONDS = 1.0
 _UNFINISHED_SECONDS = 1.0
 
@@ -172,6 +174,7 @@ class JobReconciler:
         # children that this very pass makes first can not be gone with their owner
         must_read_owner = self._was_started(job)
         outcome = Outcome(problems=[])
+        created: list[str] = []
         for _ in range(_MAX_ROUNDS):
             world = self._world(job, secrets)
             decided = plan(world)
@@ -197,8 +200,10 @@ class JobReconciler:
                 break
             self._started.add(job.uid)
             outcome = await self._children.create(job, decided.create)
+            created += outcome.created
             if outcome.problems or outcome.retry or not outcome.progress:
                 break
+        self._tell_created(job, created)
         return await self._conclude(job, secrets, outcome)
 
     async def _conclude(
@@ -246,6 +251,12 @@ class JobReconciler:
         if decided.requeue_at is None:
             return Result()
         return Result(requeue_after_seconds=_seconds_until(decided.requeue_at))
+
+    def _tell_created(self, job: Stored[FederatedLearningJob], created: list[str]) -> None:
+        """One event for all that one pass created."""
+        if created:
+            message = f"created {listed(created, most=_MAX_NAMES)}"
+            self._recorder.event(_reference(job), type="Normal", reason="Created", message=message)
 
     def _tell_late_edit(self, job: Stored[FederatedLearningJob]) -> None:
         generation = job.view.metadata.generation

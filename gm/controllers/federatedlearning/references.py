@@ -70,13 +70,17 @@ def missing_references(world: World, workers: list[Worker]) -> Missing | None:
         ),
     ]
     if missing:
-        namespace = world.job.key.namespace
-        listed = ", ".join(what for _, what in missing)
-        return Missing(
-            missing[0][0],
-            f"not found in namespace {namespace}: {listed}; the job starts when it is there",
-        )
+        return Missing(missing[0][0], _not_found(missing, world.job.key.namespace))
     return _invalid_secret(world)
+
+
+def _not_found(missing: list[tuple[str, str]], namespace: str) -> str:
+    nodes = [what for reason, what in missing if reason == "NodeNotFound"]
+    others = [what for reason, what in missing if reason != "NodeNotFound"]
+    parts = [f"not found in namespace {namespace}: {', '.join(others)}"] if others else []
+    parts += [f"not found in the cluster: {', '.join(nodes)}"] if nodes else []
+    end = "it is there" if len(missing) == 1 else "they are there"
+    return f"{'; '.join(parts)}; the job starts when {end}"
 
 
 def _missing_nodes(world: World, workers: list[Worker]) -> list[tuple[str, str]]:

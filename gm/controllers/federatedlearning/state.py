@@ -10,10 +10,13 @@ import msgspec
 
 from gm.api.core import ContainerStatus, Pod
 from gm.api.sedna import WorkerStatus
+from gm.controllers.federatedlearning.last_words import ended_with, last_words
 from gm.controllers.federatedlearning.workers import HASH_ANNOTATION, Worker
 from gm.kube.lister import Stored
 
 __all__ = [
+    "CREATING",
+    "IMAGE_PROBLEMS",
     "RESTARTS_ANNOTATION",
     "Limits",
     "Phase",
@@ -30,7 +33,10 @@ RESTARTS_ANNOTATION = "sedna.io/restarts"
 _DISRUPTIONS = frozenset(
     {"Evicted", "Preempting", "Preempted", "Shutdown", "NodeShutdown", "NodeLost", "Terminated"}
 )
-_IMAGE_PROBLEMS = frozenset({"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull"})
+CREATING = frozenset({"ContainerCreating", "PodInitializing"})
+"""What a container waits for before it is first started."""
+IMAGE_PROBLEMS = frozenset({"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull"})
+"""One trouble, whatever a kubelet calls it from attempt to attempt."""
 
 
 class Phase(enum.StrEnum):
@@ -152,9 +158,18 @@ def _without_pod(
     if any(_pod_phase(p.view) == Phase.SUCCEEDED and ended_on_its_own(p.view) for p in gone):
         return msgspec.structs.replace(state, phase=Phase.SUCCEEDED)
     if memory is not None and memory.phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED):
-        return msgspec.structs.replace(state, phase=Phase(memory.phase), reason=memory.reason)
+        return msgspec.structs.replace(
+            state, phase=Phase(memory.phase), reason=memory.reason, message=memory.message
+        )
     if state.restarts > limits.backoff_limit:
-        return msgspec.structs.replace(state, phase=Phase.FAILED, reason="BackoffLimitExceeded")
+        words = [w for p in reversed(gone) if (w := _last_words(p.view)) is not None]
+        words += [memory.message] if memory and memory.message else []
+        return msgspec.structs.replace(
+            state,
+            phase=Phase.FAILED,
+            reason="BackoffLimitExceeded",
+            message=next(iter(words), None),
+        )
     if state.leaving:
         return msgspec.structs.replace(state, reason="WaitingForRemoval")
     return state
@@ -176,7 +191,9 @@ def _with_pod(
     if memory is not None and memory.phase == Phase.STOPPED:
         return change(state, phase=Phase.STOPPED, reason=memory.reason)
     if state.restarts > limits.backoff_limit:
+        # it may run again just now: what counts is how it ended before
         reason = reason or "BackoffLimitExceeded"
+        message = message or _last_words(pod) or (memory.message if memory else None)
         return change(state, phase=Phase.FAILED, reason=reason, message=message)
     if phase == Phase.FAILED:
         at = _failed_at(pod)
@@ -253,28 +270,39 @@ def _trouble(pod: Pod) -> tuple[str | None, str | None]:
         state = status.state
         if state and state.waiting and state.waiting.reason:
             reason, message = state.waiting.reason, state.waiting.message
-            if reason not in ("ContainerCreating", "PodInitializing"):
-                return reason, message or _last_words(status)
+            if reason not in CREATING:
+                # what it said before it ended helps more than how long it is backed off
+                ended = ended_with(status)
+                return reason, last_words(ended) if ended is not None else message
         if state and state.terminated and state.terminated.exit_code:
-            ended = state.terminated
-            return ended.reason or "Error", ended.message or f"exit code {ended.exit_code}"
+            return state.terminated.reason or "Error", last_words(state.terminated)
     if pod.status.reason:
         return pod.status.reason, pod.status.message
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason, condition.message
-    return None, None
+    return _creating(pod)
 
 
-def _last_words(status: ContainerStatus) -> str | None:
-    ended = status.last_state.terminated if status.last_state else None
-    if ended is None:
-        return None
-    return ended.message or f"exit code {ended.exit_code}"
+def _creating(pod: Pod) -> tuple[str | None, str | None]:
+    """What the pod's containers wait for before they are first started."""
+    waiting = [s.state.waiting for s in _statuses(pod) if s.state and s.state.waiting]
+    told = [wait for wait in waiting if wait.reason in CREATING]
+    if not told:
+        return None, None
+    chosen = next((wait for wait in told if wait.message), told[0])
+    return chosen.reason, chosen.message
+
+
+def _last_words(pod: Pod) -> str | None:
+    """How the pod's containers ended, of those that failed."""
+    ends = [ended_with(status) for status in _statuses(pod)]
+    failed = [last_words(ended) for ended in ends if ended is not None and ended.exit_code]
+    return failed[0] if failed else None
 
 
 def is_in_trouble(state: WorkerState) -> bool:
     """Whether people should be told about the worker: it crashes, or can not start."""
-    if state.reason in _IMAGE_PROBLEMS or state.remake_at is not None:
+    if state.reason in IMAGE_PROBLEMS or state.remake_at is not None:
         return True
     return state.reason in ("CrashLoopBackOff", "Unschedulable", "NotForThisNode", "Error")

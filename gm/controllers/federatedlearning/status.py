@@ -8,16 +8,24 @@ from typing import Literal
 import msgspec
 
 from gm.api.meta import Json
+from gm.api.worker_names import TRAIN
 from gm.controllers.conditions import (
     find_condition,
     remove_conditions,
     set_condition,
     timestamp,
+    truncated,
 )
 from gm.controllers.conditions import status_of as read_status
-from gm.controllers.federatedlearning.state import Phase, WorkerState
+from gm.controllers.federatedlearning.state import (
+    CREATING,
+    IMAGE_PROBLEMS,
+    Phase,
+    WorkerState,
+)
 from gm.controllers.federatedlearning.verdict import Verdict, policy_of
 from gm.controllers.federatedlearning.world import World
+from gm.words import counted, listed
 
 __all__ = ["PROBLEM_KINDS", "Notice", "Problem", "build_status", "is_minor", "notices"]
 
@@ -33,6 +41,10 @@ PROBLEM_KINDS = (
     "WorkerUnreachable",
 )
 """Conditions that are there as long as the problem is."""
+_TROUBLES = frozenset({"Failed", "AggregatorIdle", "Degraded", *PROBLEM_KINDS})
+_MAX_TITLES = 5
+_GOING_ON = frozenset({Phase.PENDING, Phase.RUNNING})
+_HARMLESS = CREATING | {"SpecChanged", "WaitingForRemoval"}  # told otherwise, or soon over
 _ROUTINE = frozenset({"AggregatorNotBound", "NodePortPending"})  # passes within seconds
 
 
@@ -87,6 +99,7 @@ def build_status(
                 message=change.message,
             )
     _tell_problems(world, status, problems)
+    _tell_newest(status)
     if verdict.phase == Phase.SUCCEEDED and "completionTime" not in status:
         status["completionTime"] = timestamp(world.now)
     return status
@@ -105,12 +118,69 @@ def notices(old: Json, new: Json) -> list[Notice]:
             continue
         reason = condition.get("reason") or kind
         if kind == "Complete":
-            found.append(Notice("Normal", "Completed", "FederatedLearningJob completed"))
+            found.append(Notice("Normal", "Completed", message or _ending(new)))
         elif kind == "Suspended":
             found.append(Notice("Normal", reason, "the job's workers are stopped"))
-        elif kind in ("Failed", "AggregatorIdle", "Degraded", *PROBLEM_KINDS):
+        elif kind == "Degraded":
+            found += _new_troubles(old if _holds(before) else {}, new, condition)
+        elif kind in _TROUBLES:
             found.append(Notice("Warning", reason, message))
     return found
+
+
+def _holds(condition: Json | None) -> bool:
+    return condition is not None and condition.get("status") == "True"
+
+
+def _ending(status: Json) -> str:
+    """What a job that succeeded has behind it."""
+    rounds = status.get("round")
+    after = f" after {counted(rounds, 'round')}" if rounds else ""
+    phases = [w.get("phase") for w in status.get("workers") or [] if w.get("role") == TRAIN]
+    parts = [f"the aggregator succeeded{after}", counted(len(phases), "trainer")]
+    parts += [
+        f"{phases.count(phase)} {phase.lower()}"
+        for phase in (Phase.FAILED, Phase.STOPPED)
+        if phase in phases
+    ]
+    return f"{parts[0]}; {', '.join(parts[1:])}"
+
+
+def _new_troubles(old: Json, new: Json, condition: Json) -> list[Notice]:
+    """One notice for each cause that no worker had before, with all workers that have it now."""
+    before = {_cause(entry) for entry in old.get("workers") or []}
+    causes: dict[str, list[Json]] = {}
+    for entry in new.get("workers") or []:
+        cause = _cause(entry)
+        if cause is not None and cause not in before:
+            causes.setdefault(cause, []).append(entry)
+    found = []
+    for entries in causes.values():
+        who = listed([_title(entry) for entry in entries], most=_MAX_TITLES)
+        reason, why = entries[0]["reason"], entries[0].get("message")
+        found.append(Notice("Warning", reason, f"{who}: {why or reason}"))
+    if not found and not old:
+        return [
+            Notice("Warning", condition.get("reason") or "Degraded", condition.get("message") or "")
+        ]
+    return found
+
+
+def _cause(entry: Json) -> str | None:
+    """What troubles a worker; the same while it goes from crash to back-off and again."""
+    reason = entry.get("reason")
+    if not reason or reason in _HARMLESS or entry.get("phase") not in _GOING_ON:
+        return None
+    return "image" if reason in IMAGE_PROBLEMS else str(entry.get("message") or reason)
+
+
+def _title(entry: Json) -> str:
+    where = f" on {entry['node']}" if entry.get("node") else ""
+    return (
+        f"trainer {entry.get('index')}{where}"
+        if entry.get("role") == TRAIN
+        else (f"aggregator{where}")
+    )
 
 
 def _count(world: World, status: Json, states: Sequence[WorkerState], verdict: Verdict) -> None:
@@ -139,6 +209,7 @@ def _entry(known: Json, state: WorkerState, verdict: Verdict) -> Json:
         "phase": str(Phase.STOPPED if is_stopped else state.phase),
         "restarts": state.restarts,
         "reason": "JobFinished" if is_stopped else state.reason,
+        "message": truncated(state.message) if state.message and not is_stopped else None,
     }
     if not worker.is_aggregator:
         entry["index"] = worker.index
@@ -153,6 +224,22 @@ def _tell_problems(world: World, status: Json, problems: Sequence[Problem]) -> N
     for kind, same in told.items():
         message = "; ".join(dict.fromkeys(problem.message for problem in same))
         set_condition(status, kind, at=world.now, reason=same[0].reason, message=message)
+
+
+def _tell_newest(status: Json) -> None:
+    """The newest problem in ``reason`` and ``message``, which ``kubectl get -o wide`` shows."""
+    told = [
+        condition
+        for condition in status.get("conditions") or []
+        if condition.get("type") in _TROUBLES and condition.get("status") == "True"
+    ]
+    if status["phase"] == Phase.FAILED:
+        told = [condition for condition in told if condition.get("type") == "Failed"]
+    newest: Json = max(told, key=lambda c: str(c.get("lastTransitionTime") or ""), default={})
+    for field in ("reason", "message"):
+        status.pop(field, None)
+        if newest.get(field):
+            status[field] = newest[field]
 
 
 def is_minor(old: Json, new: Json) -> bool:

@@ -12,9 +12,11 @@ from gm.api.sedna import RunPolicy
 from gm.controllers.conditions import find_condition, parse_time
 from gm.controllers.federatedlearning.state import Phase, WorkerState, is_in_trouble
 from gm.controllers.federatedlearning.world import World
+from gm.words import counted, listed
 
 __all__ = ["ConditionChange", "Verdict", "finished_at", "is_finished", "judge", "policy_of"]
 
+_MAX_TITLES = 5
 IDLE_LIMIT = 10
 """An idle aggregator is stopped after this many grace periods."""
 
@@ -170,8 +172,8 @@ def backoff_limit(world: World) -> int:
 def _obituary(state: WorkerState, limit: int) -> str:
     words = ": ".join(filter(None, (state.reason, state.message)))
     return (
-        f"{state.title} failed after {state.restarts} restarts, "
-        f"{limit} are allowed: {words or 'unknown reason'}"
+        f"{state.title} failed after {counted(state.restarts, 'restart')}, "
+        f"{limit or 'none'} {'is' if limit <= 1 else 'are'} allowed: {words or 'unknown reason'}"
     )
 
 
@@ -237,13 +239,24 @@ def _degraded(world: World, states: Sequence[WorkerState]) -> ConditionChange:
     troubled = [state for state in states if is_in_trouble(state)]
     if not troubled:
         return ConditionChange(kind="Degraded", is_true=None)
-    words = "; ".join(
-        f"{state.title}: {state.reason}"
-        + (f" ({state.message})" if state.message else "")
-        + f", {state.restarts} of {backoff_limit(world)} restarts"
-        for state in troubled
-    )
+    alike: dict[tuple[str | None, str | None], list[WorkerState]] = {}
+    for state in troubled:
+        alike.setdefault((state.reason, state.message), []).append(state)
+    limit = backoff_limit(world)
+    words = "; ".join(_cause(reason, why, same, limit) for (reason, why), same in alike.items())
     return ConditionChange(kind="Degraded", reason=troubled[0].reason, message=words)
+
+
+def _cause(
+    reason: str | None, message: str | None, states: Sequence[WorkerState], limit: int
+) -> str:
+    """One trouble, and all workers that have it."""
+    who = listed([state.title for state in states], most=_MAX_TITLES)
+    why = f" ({message})" if message else ""
+    restarts = max(state.restarts for state in states)
+    most = "up to " if len(states) > 1 else ""
+    spent = f", {most}{restarts} of {counted(limit, 'restart')}" if restarts else ""
+    return f"{who}: {reason}{why}{spent}"
 
 
 def _resumed(status: Json) -> tuple[ConditionChange, ...]:

@@ -34,6 +34,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a node may be not Ready before the job says so."""
     endpoint_grace_seconds: float = 60.0
     """How long the aggregator's Service may be without a ready endpoint before the job says so."""
+    creating_grace_seconds: float = 30.0
+    """How long a node may prepare a pod (images, volumes) before the job says so."""
     retry_first_seconds: float = 10.0
     """Back-off of a job that failed to be reconciled: this, doubling with each time ..."""
     retry_max_seconds: float = 360.0

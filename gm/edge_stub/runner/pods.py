@@ -313,10 +313,19 @@ class PodWorker:
                 )
                 root, own = self._node.settings.root, self._pod.directory / "volumes"
                 self._pod.volumes = make_volumes(self._pod.facts, root, own, sources)
+                self._tell_wait("")
                 return
             except (MountProblem, ServiceError) as exc:
                 self._pod.event("Warning", "FailedMount", str(exc))
+                self._tell_wait(str(exc))
             await pause.sleep()
+
+    def _tell_wait(self, why: str) -> None:
+        """Say in the pod's status too what it waits for: an Event lives for an hour only."""
+        for record in (*self.record.init, *self.record.containers):
+            if record.waiting is not None and record.waiting[1] != why:
+                record.wait(record.waiting[0], why)
+                self._pod.status.touch()
 
     def _warn_of_what_is_not_run(self) -> None:
         for container in self._pod.spec["containers"]:

@@ -110,6 +110,13 @@ def secrets_come_by_reference(pod: Pod) -> None:
                 variable["value"] = known[variable["name"]]
 
 
+def last_words_are_kept(pod: Pod) -> None:
+    """contract.md 4, "how a job ends": a job that fails tells what its worker said last."""
+    for container in containers(pod):
+        if container["terminationMessagePolicy"] == "FallbackToLogsOnError":
+            container["terminationMessagePolicy"] = "File"
+
+
 INTENDED: list[Callable[[Pod], None]] = [
     names_are_deterministic,
     worker_name_suffix_is_a_hash,
@@ -119,6 +126,7 @@ INTENDED: list[Callable[[Pod], None]] = [
     volume_names_never_collide,
     model_directories_are_made,
     secrets_come_by_reference,
+    last_words_are_kept,
 ]
 
 
@@ -287,4 +295,8 @@ def test_statuses_are_what_sedna_writes_but_for_the_intended_differences(name: s
     seen, _ = settle(set_pods(seen, "Succeeded"))
     assert ours() == theirs("pods succeeded")
     events = notices(status, msgspec.json.decode(seen.job.raw)["status"])
-    assert [msgspec.structs.asdict(e) for e in events] == steps["pods succeeded"]["events"]
+    # Sedna's message says "FederatedLearningJob completed"; ours tells what is behind it
+    ending = {"message": "the aggregator succeeded after 1 round; 2 trainers"}
+    assert [msgspec.structs.asdict(e) for e in events] == [
+        event | ending for event in steps["pods succeeded"]["events"]
+    ]

@@ -425,7 +425,7 @@ async def test_a_failed_trainer_is_made_again_and_then_fails_the_job_P2_098(site
         failed = condition(status, "Failed")
         assert failed is not None
         assert failed["reason"] == "workerFailed"
-        assert "after 2 restarts, 1 are allowed" in failed["message"]
+        assert "after 2 restarts, 1 is allowed" in failed["message"]
         await site.cluster.wait_for(lambda: site.events("workerFailed"))
 
         async def aggregator_leaves() -> bool:

@@ -192,6 +192,8 @@ async def test_a_missing_host_path_holds_the_pod_until_it_is_there(node: Edge) -
         assert "hostPath type check failed: /a/b/ is not a directory" in event["message"]
         pod = await node.wait("p", lambda pod: waiting(pod))
         assert waiting(pod)["reason"] == "ContainerCreating"
+        pod = await node.wait("p", lambda pod: waiting(pod).get("message"))
+        assert "/a/b/ is not a directory" in waiting(pod)["message"]
         (node.root / "a" / "b").mkdir(parents=True)
         (node.root / "a" / "b" / "f").write_text("data\n")
         await node.wait_phase("p", "Succeeded")
