@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gm.controllers.conditions import timestamp
 from gm.controllers.federatedlearning.plan import plan
-from gm.controllers.federatedlearning.status import Notice, notices
+from gm.controllers.federatedlearning.state import Phase
+from gm.controllers.federatedlearning.status import PROBLEM_KINDS, Notice, notices
 from gm.controllers.federatedlearning.world import World
 from tests.controllers.conftest import Site
 from tests.controllers.support import (
@@ -229,3 +231,12 @@ def test_nodes_are_not_missing_in_a_namespace() -> None:
         "not found in namespace ns: Model m; not found in the cluster: Node cloud, Node edge0, "
         "Node edge1; the job starts when they are there"
     )
+
+
+def test_the_documentation_tells_every_condition_and_phase() -> None:
+    """docs/api.md."""
+    text = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    others = {"Training", "Complete", "Failed", "Suspended", "Completing"}
+    others |= {"AggregatorIdle", "Degraded"}
+    for word in {*PROBLEM_KINDS, *others, *Phase}:
+        assert f"`{word}`" in text, word
