@@ -307,3 +307,21 @@ async def test_nothing_that_gm_makes_has_finalizers_P1_083(site: Site) -> None:
     assert all("finalizers" not in found["metadata"] for found in everything)
     await site.delete(FEDERATED_LEARNING_JOBS, "job")
     assert await site.cluster.get(FEDERATED_LEARNING_JOBS, "job") is None
+
+
+async def test_a_failing_job_looks_at_events_of_its_children_at_once_P1_073(site: Site) -> None:
+    """However long its back-off is."""
+    site.settings = msgspec.structs.replace(
+        site.settings, retry_first_seconds=600.0, retry_max_seconds=600.0
+    )
+    await site.references()
+    site.faults.fail_nth_create(4)
+    async with site.gm():
+        await site.submit()
+        await site.wait_status(lambda status: told(status, "CreateFailed"))
+        assert len(await site.wait_pods(2)) == 2
+        site.faults.heal()
+        await asyncio.sleep(0.3)  # the echo of the status comes by
+        await site.set_phase("Running", "job-aggregation")
+        await site.wait_pods(3)
+        await site.wait_status(lambda status: not told(status, "CreateFailed"))
