@@ -45,6 +45,7 @@ _TROUBLES = frozenset({"Failed", "AggregatorIdle", "Degraded", *PROBLEM_KINDS})
 _MAX_TITLES = 5
 _GOING_ON = frozenset({Phase.PENDING, Phase.RUNNING})
 _HARMLESS = CREATING | {"SpecChanged", "WaitingForRemoval"}  # told otherwise, or soon over
+_CRASHES = frozenset({"Error", "CrashLoopBackOff"})
 _ROUTINE = frozenset({"AggregatorNotBound", "NodePortPending"})  # passes within seconds
 
 
@@ -158,7 +159,9 @@ def _new_troubles(old: Json, new: Json, condition: Json) -> list[Notice]:
     for entries in causes.values():
         who = listed([_title(entry) for entry in entries], most=_MAX_TITLES)
         reason, why = entries[0]["reason"], entries[0].get("message")
-        found.append(Notice("Warning", reason, f"{who}: {why or reason}"))
+        # between two crashes it runs, so the same crash is told again: as the same Event
+        named = "WorkerCrashed" if reason in _CRASHES else reason
+        found.append(Notice("Warning", named, f"{who}: {why or reason}"))
     if not found and not old:
         return [
             Notice("Warning", condition.get("reason") or "Degraded", condition.get("message") or "")

@@ -182,10 +182,25 @@ def test_one_cause_is_one_event_however_many_workers_have_it() -> None:
     )
     other, _ = settle(set_pods(both, crashed(1), "job-train-1"))
     assert notices(status_of(both), status_of(other)) == [
-        Notice("Warning", "CrashLoopBackOff", f"trainer 1 on edge1: {WORDS}")
+        Notice("Warning", "WorkerCrashed", f"trainer 1 on edge1: {WORDS}")
     ]
     more, _ = settle(set_pods(other, crashed(2), "job-train-1"))
     assert notices(status_of(other), status_of(more)) == []
+
+
+def test_a_worker_that_crashes_again_and_again_is_one_event() -> None:
+    """It is seen crashed, backed off and running in turn; the recorder counts equal events."""
+    start = running()
+    ended = {"terminated": {"exitCode": 2, "reason": "Error", "message": ERROR}}
+    again = {"running": {"startedAt": timestamp(NOW)}}
+    told: list[Notice] = []
+    seen = start
+    for restarts, state in ((0, ended), (1, again), (1, None), (2, again), (2, ended)):
+        before = status_of(seen)
+        seen, _ = settle(set_pods(seen, crashed(restarts, state), "job-train-1"))
+        told += notices(before, status_of(seen))
+    assert len(told) == 3
+    assert len(set(told)) == 1
 
 
 def test_the_end_tells_what_is_behind_the_job() -> None:
