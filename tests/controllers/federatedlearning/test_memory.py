@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from gm.api.core import Pod
+from gm.api.meta import ObjectKey
 from gm.api.resources import PODS
-from gm.controllers.federatedlearning.memory import ChildCache, Departed
+from gm.controllers.federatedlearning.memory import ChildCache, Departed, HostPortUsers
 from gm.kube.lister import Event, EventType, Lister, Stored
 from tests.controllers.support import view
 
@@ -144,3 +145,48 @@ def test_departed_pods_are_bounded() -> None:
         departed.add(pod(uid=str(number)))
     assert len(departed.of("j")) == 200
     assert departed.of("j")[-1].uid == "499"
+
+
+def on_node(name: str, *, phase: str = "Running", port: int = 80, node: str = "n") -> Stored[Pod]:
+    """A pod in the network of ``node``."""
+    containers = [{"ports": [{"containerPort": port}]}] if port else []
+    body = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {"nodeName": node or None, "hostNetwork": True, "containers": containers},
+        "status": {"phase": phase},
+    }
+    found: Stored[Pod] = view(body, Pod)
+    return found
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Event(EventType.DELETED, PODS, old=on_node("a")),
+        Event(EventType.MODIFIED, PODS, new=on_node("a", phase="Succeeded"), old=on_node("a")),
+    ],
+)
+def test_who_waits_for_a_port_is_woken_once_when_a_pod_of_that_node_goes_P1_068(
+    end: Event[Pod],
+) -> None:
+    """By its deletion or its end."""
+    users, job = HostPortUsers(), ObjectKey("ns", "job")
+    assert users.note(Event(EventType.ADDED, PODS, new=on_node("a"))) == frozenset()
+    users.wait(job, ["n"])
+    assert users.note(Event(EventType.ADDED, PODS, new=on_node("b"))) == frozenset()
+    assert [pod.key.name for pod in users.pods["n"]] == ["a", "b"]
+    assert users.note(end) == {job}
+    assert users.note(Event(EventType.DELETED, PODS, old=on_node("b"))) == frozenset()
+    assert users.pods == {}
+
+
+def test_pods_without_node_or_port_take_no_room_P1_068() -> None:
+    """Nor do events without a pod."""
+    users = HostPortUsers()
+    for event in (
+        Event(EventType.ADDED, PODS, new=on_node("a", node="")),
+        Event(EventType.ADDED, PODS, new=on_node("a", port=0)),
+        Event[Pod](EventType.SYNCED, PODS),
+    ):
+        assert users.note(event) == frozenset()
+    assert users.pods == {}

@@ -486,7 +486,8 @@ async def test_an_edit_of_a_finished_job_is_told_and_changes_nothing_P0_019(site
 
 
 async def test_a_finished_job_is_removed_when_its_time_has_come_P2_097(site: Site) -> None:
-    """ttlSecondsAfterFinished, also over a restart of GM."""
+    """ttlSecondsAfterFinished, also over a restart of GM; its pods go with it."""
+    await site.cluster.start_controllers()
     await site.references()
     async with site.gm():
         await site.run_job(runPolicy={"ttlSecondsAfterFinished": 2})
@@ -495,7 +496,8 @@ async def test_a_finished_job_is_removed_when_its_time_has_come_P2_097(site: Sit
     async with site.gm():
 
         async def is_gone() -> bool:
-            return await site.cluster.get(FEDERATED_LEARNING_JOBS, "job") is None
+            job = await site.cluster.get(FEDERATED_LEARNING_JOBS, "job")
+            return job is None and not await site.pods() and not await site.services()
 
         await site.cluster.wait_for(is_gone, timeout_seconds=10)
 
