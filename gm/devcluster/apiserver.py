@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -30,10 +31,11 @@ from gm.devcluster.restoring import restore
 from gm.devcluster.scheduler import Scheduler
 from gm.devcluster.server import Server
 from gm.devcluster.services import ServiceHook
-from gm.devcluster.statefile import Saved, StateFile
+from gm.devcluster.statefile import FILE_NAME, Saved, StateFile
 from gm.devcluster.store import Journal, Store, first_revision
 from gm.devcluster.tls import Identity, write_private
 from gm.devcluster.watch import Watches
+from gm.directories import DirectoryClaim
 from gm.errors import ConfigError
 
 __all__ = ["ApiServerSettings", "RunningServer", "assemble", "running", "serve"]
@@ -119,6 +121,40 @@ async def running(
     settings = settings or ApiServerSettings(
         directory=directory, address=address, port=port, token=token
     )
+    _check(settings)
+    with contextlib.closing(_claim(settings.directory)):
+        async with _kept(settings) as server:
+            yield server
+
+
+def _check(settings: ApiServerSettings) -> None:
+    """Raises: ConfigError for an address that is not this machine's own, or no port."""
+    try:
+        is_loopback = ipaddress.ip_address(settings.address).is_loopback
+    except ValueError:
+        is_loopback = settings.address == "localhost"
+    if not is_loopback:
+        raise ConfigError(
+            f"--address {settings.address}: want a loopback address such as 127.0.0.1; this server "
+            "is for one machine"
+        )
+    if not 0 <= settings.port <= 65535:
+        raise ConfigError(f"--port {settings.port}: want 0 (a free one) to 65535")
+
+
+def _claim(directory: Path) -> DirectoryClaim:
+    """Own the directory of token and kubeconfig; it may lie in that of a whole local system."""
+    return DirectoryClaim(
+        directory,
+        marker=".gm-apiserver",
+        option="--dir",
+        relatives=(".gm-local-system", FILE_NAME),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _kept(settings: ApiServerSettings) -> AsyncIterator[RunningServer]:
+    """The server with what was kept, if anything is to be."""
     async with _journal(settings.state) as (saved, journal):
         api = assemble(settings, saved, journal)
         async with _serving(api, settings) as server:

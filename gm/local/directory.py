@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import contextlib
 import shutil
 from pathlib import Path
 from types import TracebackType
 
+from gm.directories import DirectoryClaim, DirectoryInUse
 from gm.errors import ConfigError
 
 __all__ = ["StateDirectory", "free_directory"]
@@ -18,46 +18,24 @@ _MARKER = ".gm-local-system"
 class StateDirectory:
     """A directory that one running system owns.
 
-     With ``fresh`` whatever an earlier system left in it is removed first; a directory that holds
-     anything else is refused, never emptied, and so is one whose objects are meant to be kept
-    . ``option`` is the flag that named it, for messages. The lock is the kernel's, so
-     that it ends with the process.
+    With ``fresh`` whatever an earlier system left in it is removed first; a directory that holds
+    anything else is refused, never emptied, and so is one whose objects are meant to be kept.
+    ``option`` is the flag that named it, for messages.
 
-     Raises: ConfigError if the directory is in use, or is somebody else's.
+    Raises: ConfigError if the directory is in use, or is somebody else's.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False, option: str = "--dir") -> None:
-        self.path = path.resolve()
-        marker = self.path / _MARKER
-        try:
-            if self.path.exists() and not marker.exists() and any(self.path.iterdir()):
-                raise ConfigError(
-                    f"{path} exists and was not made by gm; name another directory with {option}"
-                )
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(marker, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as exc:
-            raise ConfigError(
-                f"can not use {path}: {exc.strerror or exc}; name another directory with {option}"
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = marker.read_text().strip() or "another process"
-            os.close(self._lock)
-            raise ConfigError(
-                f"{path} is in use by process {owner}; stop it or name another one with {option}"
-            ) from None
+        self._claim = DirectoryClaim(path, marker=_MARKER, option=option)
+        self.path = self._claim.path
         if fresh and self.network.exists():
-            os.close(self._lock)
+            self.close()
             raise ConfigError(
                 f"{path} keeps the objects of `gm up --state`, and this would delete them; name "
                 f"another directory with {option}, or go on with `gm up --state {path}`"
             )
         if fresh:
             self._empty()
-        os.ftruncate(self._lock, 0)
-        os.write(self._lock, f"{os.getpid()}\n".encode())
         self.logs.mkdir(exist_ok=True)
         self.nodes.mkdir(exist_ok=True)
 
@@ -97,7 +75,7 @@ class StateDirectory:
 
     def close(self) -> None:
         """Let another process use the directory."""
-        os.close(self._lock)
+        self._claim.close()
 
     def __enter__(self) -> StateDirectory:
         return self
@@ -115,9 +93,6 @@ def free_directory(base: Path, *, fresh: bool = False) -> StateDirectory:
     """``base``, or ``base-2``, ``base-3``, ... when a running system owns those before."""
     for number in range(1, 100):
         path = base if number == 1 else base.with_name(f"{base.name}-{number}")
-        try:
+        with contextlib.suppress(DirectoryInUse):
             return StateDirectory(path, fresh=fresh)
-        except ConfigError as exc:
-            if "is in use by process" not in str(exc):
-                raise
     raise ConfigError(f"{base} and 98 directories like it are in use; stop some of them")

@@ -147,3 +147,29 @@ async def test_serve_tells_nobody_if_nobody_asks(tmp_path: Path) -> None:
     stopping.set()
     await serve(ApiServerSettings(directory=tmp_path), stopping)
     assert not (tmp_path / "ready").exists()
+
+
+async def test_only_loopback_addresses_are_listened_on(tmp_path: Path) -> None:
+    """Anything else would open the server to the network."""
+    for address in ("0.0.0.0", "10.1.2.3", "example.org"):
+        with pytest.raises(ConfigError, match="want a loopback address"):
+            async with running(address=address, directory=tmp_path):
+                pass
+
+
+async def test_a_port_beyond_what_there_is_is_refused(tmp_path: Path) -> None:
+    """The flag, the value and what is allowed."""
+    for port in (-1, 70000):
+        with pytest.raises(ConfigError, match=f"--port {port}: want 0"):
+            async with running(port=port, directory=tmp_path):
+                pass
+
+
+async def test_a_running_servers_directory_is_not_taken(tmp_path: Path) -> None:
+    """Its kubeconfig and certificate stay as they are."""
+    async with running(directory=tmp_path) as server:
+        before = server.kubeconfig.read_bytes()
+        with pytest.raises(ConfigError, match="is in use by process"):
+            async with running(directory=tmp_path):
+                pass
+        assert server.kubeconfig.read_bytes() == before
