@@ -32,7 +32,7 @@ SHARDS = 64
 """How many shards there are; fixed, since a node's shard must be the same for all GMs."""
 
 _WINDOW_SECONDS = 0.02
-_PER_SECOND = 100  # reads, and writes, over all shards; a burst may touch each shard once
+_PER_SECOND = 25  # reads, and writes, over all shards; a burst may touch each shard once
 _RETRY_SECONDS = (0.2, 5.0)
 
 
