@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test lint types layers unit venv clean
+.PRECIOUS: $(VENV)/.demo $(VENV)/.test
 
-demo: venv  ## one federated job on this machine, without any cluster
+demo: $(VENV)/.demo  ## one federated job on this machine, without any cluster
 	@$(BIN)/gm demo
 
 test: venv lint types layers unit  ## lint, types, layers and all tests
@@ -24,14 +25,14 @@ layers: venv
 unit: venv
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-venv: $(VENV)/.ready
+venv: $(VENV)/.test
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.%: pyproject.toml
 	@command -v git >/dev/null && $(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "gm needs Python >= 3.11 with venv, and git. On Debian:  apt-get install -y git make python3-venv" >&2; exit 1; }
 	@[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); }
-	@echo "installing into $(VENV) (the first time: about a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[examples,test]'
+	@echo "installing into $(VENV) (the first time: a minute or two)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@
 
 clean:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gm.api import FederatedLearningJob, Model, validate_job
 from gm.api.meta import Json
 from gm.errors import ConfigError, GmError
 from gm.kube import Client
@@ -54,6 +55,7 @@ async def demo(settings: DemoSettings, view: View) -> bool:
     job = next((o for o in objects if o["kind"] == "FederatedLearningJob"), None)
     if job is None:
         raise ConfigError(f"{manifest} holds no FederatedLearningJob")
+    check(job, manifest)
     with (
         StateDirectory(settings.directory, fresh=True) as directory,
         LoopbackNetwork() as network,
@@ -81,8 +83,7 @@ class _Task(NamedTuple):
         """Submit the job and see it through. Raises: DemoFailed."""
         self.view.say(f"kubectl apply -f {self.manifest}")
         ended = await _train(system, self)
-        model = model_file(system, self.objects, self.job)
-        _judge(ended, model, system)
+        model = _judge(ended, model_file(system, self.objects, self.job), self, system)
         for line in summary(ended, model):
             self.view.say(line)
 
@@ -149,23 +150,52 @@ async def _watch(story: Story, settings: DemoSettings, view: View) -> Snapshot:
         await story.wait_changed(timeout_seconds=deadline - loop.time())
 
 
-def model_file(system: System, objects: list[Json], job: Json) -> Path:
-    """Where the job's final model lies: its Model's URL under the aggregator's node's root."""
-    aggregation = job["spec"]["aggregationWorker"]
-    models = {o["metadata"]["name"]: o["spec"]["url"] for o in objects if o["kind"] == "Model"}
-    url: str = models[aggregation["model"]["name"]]
-    node: str = aggregation["template"]["spec"]["nodeName"]
-    return system.directory.nodes / node / url.lstrip("/")
+def check(job: Json, manifest: Path) -> None:
+    """Raises: ConfigError if the job can not be read, or the demo could not tell its end."""
+    try:
+        view = msgspec.convert(job, FederatedLearningJob)
+    except msgspec.ValidationError as exc:
+        raise ConfigError(f"{manifest}: FederatedLearningJob: {exc}") from None
+    for problem in validate_job(view):
+        raise ConfigError(f"{manifest}: FederatedLearningJob: {problem}")
+    if not _node(view):
+        raise ConfigError(
+            f"{manifest}: the aggregation worker's template names no nodeName; the demo looks for "
+            "the model on that node"
+        )
 
 
-def _judge(ended: Snapshot, model: Path, system: System) -> None:
+def _node(job: FederatedLearningJob) -> str:
+    worker = job.spec.aggregation_worker
+    spec = (worker.template.spec if worker.template else None) or {}
+    return str(spec.get("nodeName") or worker.node_name or "")
+
+
+def model_file(system: System, objects: list[Json], job: Json) -> Path | None:
+    """Where the job's final model lies: its Model's URL under the aggregator's node's root.
+
+    None if the manifest does not hold the Model.
+    """
+    view = msgspec.convert(job, FederatedLearningJob)
+    name = view.spec.aggregation_worker.model.name
+    models = (msgspec.convert(o, Model) for o in objects if o["kind"] == "Model")
+    url = next((m.spec.url for m in models if m.metadata.name == name), None)
+    return None if url is None else system.directory.nodes / _node(view) / url.lstrip("/")
+
+
+def _judge(ended: Snapshot, model: Path | None, task: _Task, system: System) -> Path:
     job, logs = ended.job, f"logs are in {system.directory.logs}"
-    if job is None or job.phase != "Succeeded":
+    if job is None or job.phase not in ("Succeeded", "Failed"):
+        seconds = task.settings.timeout_seconds
         phase = job.phase if job else "missing"
         why = f": {job.problem}" if job and job.problem else ""
-        raise DemoFailed(f"the job did not succeed, it is {phase}{why}; {logs}")
-    if not model.is_file():
-        raise DemoFailed(f"the job succeeded but left no model at {model}; {logs}")
+        raise DemoFailed(f"gave up after {seconds:g} s: the job is {phase}{why}; {logs}")
+    if job.phase == "Failed":
+        raise DemoFailed(f"the job failed: {job.problem or 'no reason given'}; {logs}")
+    if model is None or not model.is_file():
+        where = model or "any place that the manifest names"
+        raise DemoFailed(f"the job succeeded but left no model at {where}; {logs}")
+    return model
 
 
 def summary(ended: Snapshot, model: Path) -> list[str]:

@@ -7,10 +7,12 @@ import contextlib
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
+import msgspec
+
 from gm.api.core import Node, Pod
 from gm.api.meta import Json, ObjectKey
 from gm.api.resources import DATASETS, FEDERATED_LEARNING_JOBS, MODELS, NODES, PODS
-from gm.api.sedna import Dataset, FederatedLearningJob, Model
+from gm.api.sedna import AggregationWorker, Dataset, FederatedLearningJob, Model
 from gm.kube import Client, Event, Informer
 from gm.local.snapshot import DatasetLine, JobLine, NodeLine, Snapshot, WorkerLine
 
@@ -28,10 +30,12 @@ class Story:
         self, client: Client, *, namespace: str, job: Json, nodes: Collection[str]
     ) -> None:
         self._node_names = frozenset(nodes)
-        self._key = ObjectKey(namespace, job["metadata"]["name"])
-        self._model = ObjectKey(namespace, job["spec"]["aggregationWorker"]["model"]["name"])
-        self._datasets = {w["dataset"]["name"] for w in job["spec"]["trainingWorkers"]}
-        self._rounds = _rounds(job)
+        view = msgspec.convert(job, FederatedLearningJob)
+        aggregation = view.spec.aggregation_worker
+        self._key = ObjectKey(namespace, view.metadata.name)
+        self._model = ObjectKey(namespace, aggregation.model.name)
+        self._datasets = {worker.dataset.name for worker in view.spec.training_workers}
+        self._rounds = _rounds(aggregation)
         self._changed = asyncio.Event()
         self._nodes = Informer(client, NODES, Node)
         self._dataset_informer = Informer(client, DATASETS, Dataset, namespace=namespace)
@@ -123,10 +127,10 @@ def _views(informer: Informer[Any]) -> list[Any]:
     return [stored.view for stored in informer.lister.list()]
 
 
-def _rounds(job: Json) -> int:
+def _rounds(worker: AggregationWorker) -> int:
     """How many rounds the aggregator is told to run; 0 if the manifest does not say."""
-    template = job["spec"]["aggregationWorker"].get("template") or {}
-    for container in (template.get("spec") or {}).get("containers") or ():
+    spec = (worker.template.spec if worker.template else None) or {}
+    for container in spec.get("containers") or ():
         for variable in container.get("env") or ():
             if variable.get("name") == ROUNDS_ENV and str(variable.get("value")).isdigit():
                 return int(variable["value"])

@@ -14,7 +14,7 @@ import msgspec
 from gm.errors import GmError
 from gm.local.lifeline import LIFELINE
 
-__all__ = ["Program", "ProgramDied", "Supervisor", "last_line", "supervising"]
+__all__ = ["Program", "ProgramDied", "Supervisor", "last_words", "supervising"]
 
 RESTART_SECONDS = 1.0  # first delay before a restart; doubles up to RESTART_MAX_SECONDS
 RESTART_MAX_SECONDS = 30.0
@@ -40,15 +40,33 @@ class ProgramDied(GmError):
     """A program failed to start, or an essential one died; the message says where its log is."""
 
 
-def last_line(log: Path) -> str:
-    """The last non-empty line of a log file, at most 500 characters; empty if there is none."""
+class _LogLine(msgspec.Struct):
+    level: str
+    message: str
+    reason: str = ""
+
+
+def last_words(log: Path) -> str:
+    """What a program that ended said last about it, at most 500 characters; empty if nothing.
+
+    Of log records only errors count: what was going on before a ``kill -9`` explains nothing.
+    """
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    return next((line.strip()[-500:] for line in reversed(lines) if line.strip()), "")
+    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if line.startswith("{"):
+        try:
+            record = msgspec.json.decode(line, type=_LogLine)
+        except msgspec.MsgspecError:
+            return ""
+        if record.level != "error":
+            return ""
+        line = ": ".join(filter(None, (record.message, record.reason)))
+    return line[-500:]
 
 
 def _ending(code: int) -> str:
@@ -129,7 +147,7 @@ class Supervisor:
             delay = min(delay * 2, RESTART_MAX_SECONDS)
 
     def _why(self, program: Program, code: int, verb: str) -> str:
-        line = last_line(program.log)
+        line = last_words(program.log)
         said = f", saying: {line}" if line else ""
         return f"{program.name} {verb}{_ending(code)}{said} (log: {program.log})"
 

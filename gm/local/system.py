@@ -76,7 +76,7 @@ def manager_program(system: System) -> Program:
     address = system.network.address(GM_HOST)
     config: dict[str, Any] = {
         "kubeConfig": str(system.kubeconfig),
-        "websocket": {"address": address, "port": WEBSOCKET_PORT},
+        "websocket": {"address": address, "port": WEBSOCKET_PORT, "maxNodes": 250},
         "localController": {"server": f"http://localhost:{LC_PORT}"},
         "health": {"address": address, "port": HEALTH_PORT},
     }

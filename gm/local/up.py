@@ -13,10 +13,12 @@ from pathlib import Path
 import msgspec
 
 from gm.devcluster.statefile import FILE_NAME
+from gm.errors import ConfigError
 from gm.local.directory import StateDirectory, free_directory
 from gm.local.example import example_manifest, write_example_data
 from gm.local.network import LoopbackNetwork
 from gm.local.system import DEFAULT_NODES, System, running_system
+from gm.words import counted
 
 __all__ = ["UpSettings", "up"]
 
@@ -41,7 +43,10 @@ async def up(settings: UpSettings, say: Callable[[str], None]) -> None:
 
     Raises: ConfigError; ProgramDied (in an ExceptionGroup) when it can not go on.
     """
+    if settings.example and not set(DEFAULT_NODES) <= set(settings.nodes):
+        raise ConfigError(f"--example needs the nodes {', '.join(DEFAULT_NODES)}: leave --node out")
     with _place(settings) as (directory, network):
+        say(f"starting an API server, GM and the nodes {', '.join(settings.nodes)}")
         if settings.example:
             await write_example_data(directory.nodes)
         async with running_system(
@@ -86,7 +91,7 @@ def greeting(system: System, settings: UpSettings) -> list[str]:
     """What to do next, ready to copy."""
     tool = kubectl()
     lines = [
-        f"{len(system.nodes)} nodes are ready: {', '.join(system.nodes)}"
+        f"{counted(len(system.nodes), 'node')} ready: {', '.join(system.nodes)}"
         f" (network {system.network.cidr}, logs in {system.directory.logs})",
         "in another terminal:",
         f"  export KUBECONFIG={system.kubeconfig}",

@@ -1,1 +1,1 @@
-"""Probes, metrics and the dashboard page."""
+"""HTTP for those who watch over GM: probes."""

@@ -139,10 +139,29 @@ async def test_a_job_that_fails_makes_the_demo_fail_with_reason_and_logs(tmp_pat
         out, _ = await process.communicate()
     last = out.decode().strip().splitlines()[-1]
     assert process.returncode == 1, out.decode()
-    assert last.startswith("gm: the job did not succeed, it is Failed: ")
+    assert last.startswith("gm: the job failed: ")
     assert "gm-demo/logs" in last
     assert "Traceback" not in out.decode()
     assert processes_of(tmp_path) == []
+
+
+async def test_a_manifest_that_can_not_work_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    """A misspelt field and a missing job name the file, in one line."""
+    job = fast_manifest(tmp_path / "job.yaml")
+    good = job.read_text()
+    for wrong, words in (
+        (good.replace("trainingWorkers:", "trainingWorker:"), "trainingWorkers"),
+        (good.replace("kind: FederatedLearningJob", "kind: Job"), "holds no FederatedLearningJob"),
+    ):
+        job.write_text(wrong)
+        async with gm("demo", "--job", str(job), cwd=tmp_path) as process:
+            out, _ = await process.communicate()
+        (line,) = out.decode().splitlines()
+        assert process.returncode == 2
+        assert line.startswith(f"gm: {job}")
+        assert words in line
 
 
 @pytest.mark.parametrize("moment", ["starting an API server", "is Running"])

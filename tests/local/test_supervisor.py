@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gm.local.supervisor import Program, ProgramDied, last_line, supervising
+from gm.local.supervisor import Program, ProgramDied, last_words, supervising
 
 READY = "from gm.local.lifeline import adopt; ready = adopt(); ready(); import time; "
 
@@ -138,9 +138,15 @@ async def test_programs_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> 
     await wait_until(lambda: not psutil.pid_exists(pid))
 
 
-def test_the_last_line_of_a_log_is_found_or_empty(tmp_path: Path) -> None:
-    """Blank lines at the end do not count; no file is no line."""
+def test_the_last_words_are_a_plain_line_or_an_error_record(tmp_path: Path) -> None:
+    """Blank lines do not count, nor records of what went well; no file is no word."""
     log = tmp_path / "log"
-    assert last_line(log) == ""
+    assert last_words(log) == ""
     log.write_text("first\nsecond  \n\n")
-    assert last_line(log) == "second"
+    assert last_words(log) == "second"
+    log.write_text('{"level":"info","message":"child created"}\n')
+    assert last_words(log) == ""
+    log.write_text('{"level":"error","message":"can not go on","reason":"no disk"}\n')
+    assert last_words(log) == "can not go on: no disk"
+    log.write_text('{"cut off\n')
+    assert last_words(log) == ""
