@@ -127,7 +127,7 @@ async def test_a_state_that_is_damaged_is_told_at_once(tmp_path: Path) -> None:
     async with gm("up", "--state", "kept", cwd=tmp_path) as process:
         out, _ = await process.communicate()
     assert process.returncode == 1
-        line = out.decode().strip().splitlines()[-1]
+    line = out.decode().strip().splitlines()[-1]
     assert "objects.db is no state file of gm; name another directory with --state" in line
 
 
