@@ -56,48 +56,91 @@ GONE = {"deletionTimestamp": "2024-01-01T00:00:00Z"}
 LAST = {"lastState": {"terminated": {"finishedAt": "2024-01-01T00:00:30Z"}}}
 STATES: dict[str, tuple[Json, str, str, str]] = {
     "new": (pod(), "0/1", "Pending", "0"),
-    "reason of the pod": (pod(status={"phase": "Failed", "reason": "Evicted"}), "0/1", "Evicted", "0"),
+    "reason of the pod": (
+        pod(status={"phase": "Failed", "reason": "Evicted"}),
+        "0/1",
+        "Evicted",
+        "0",
+    ),
     "image": (pod(waiting("ErrImageNeverPull")), "0/1", "ErrImageNeverPull", "0"),
     "waiting, no reason": (pod(waiting()), "0/1", "Pending", "0"),
     "running": (pod(running(), status={"phase": "Running"}), "1/1", "Running", "0"),
     "not ready": (pod(running(ready=False), status={"phase": "Running"}), "0/1", "Running", "0"),
     "crashing": (
         pod(waiting("CrashLoopBackOff", restartCount=3, **LAST), status={"phase": "Running"}),
-        "0/1", "CrashLoopBackOff", "3 (30s ago)",
+        "0/1",
+        "CrashLoopBackOff",
+        "3 (30s ago)",
     ),
     "restarted": (pod(running(restartCount=2), status={"phase": "Running"}), "1/1", "Running", "2"),
-    "completed": (pod(ended(reason="Completed"), status={"phase": "Succeeded"}), "0/1", "Completed",
-                  "0"),
+    "completed": (
+        pod(ended(reason="Completed"), status={"phase": "Succeeded"}),
+        "0/1",
+        "Completed",
+        "0",
+    ),
     "exit code": (pod(ended(3), status={"phase": "Failed"}), "0/1", "ExitCode:3", "0"),
     "signal": (pod(ended(137, signal=9), status={"phase": "Failed"}), "0/1", "Signal:9", "0"),
     "one completed, one runs": (
-        pod(ended(reason="Completed", name="a"), running("b"),
-            status={"phase": "Running", **conditions("Ready")}),
-        "1/2", "Running", "0",
+        pod(
+            ended(reason="Completed", name="a"),
+            running("b"),
+            status={"phase": "Running", **conditions("Ready")},
+        ),
+        "1/2",
+        "Running",
+        "0",
     ),
     "one completed, one not ready": (
         pod(ended(reason="Completed", name="a"), running("b"), status={"phase": "Running"}),
-        "1/2", "NotReady", "0",
+        "1/2",
+        "NotReady",
+        "0",
     ),
     "terminating": (
-        pod(running(), metadata=GONE, status={"phase": "Running"}), "1/1", "Terminating", "0",
+        pod(running(), metadata=GONE, status={"phase": "Running"}),
+        "1/1",
+        "Terminating",
+        "0",
     ),
     "gone and done": (
         pod(ended(reason="Completed"), metadata=GONE, status={"phase": "Succeeded"}),
-        "0/1", "Completed", "0",
+        "0/1",
+        "Completed",
+        "0",
     ),
     "lost node": (
-        pod(metadata=GONE, status={"phase": "Running", "reason": "NodeLost"}), "0/1", "Unknown", "0",
+        pod(metadata=GONE, status={"phase": "Running", "reason": "NodeLost"}),
+        "0/1",
+        "Unknown",
+        "0",
     ),
     "gated": (
-        pod(status={"conditions": [{"type": "PodScheduled", "status": "False",
-                                    "reason": "SchedulingGated"}]}),
-        "0/1", "SchedulingGated", "0",
+        pod(
+            status={
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+                ]
+            }
+        ),
+        "0/1",
+        "SchedulingGated",
+        "0",
     ),
     "first init": (
-        pod(init=[{"name": "i", "restartCount": 1, "state": {"waiting": {"reason": "PodInitializing"}}},
-                  {"name": "j"}]),
-        "0/1", "Init:0/2", "1",
+        pod(
+            init=[
+                {
+                    "name": "i",
+                    "restartCount": 1,
+                    "state": {"waiting": {"reason": "PodInitializing"}},
+                },
+                {"name": "j"},
+            ]
+        ),
+        "0/1",
+        "Init:0/2",
+        "1",
     ),
     "second init": (pod(init=[ended(0, "i"), {"name": "j"}]), "0/1", "Init:1/2", "0"),
     "init fails": (pod(init=[ended(2, "i", reason="Error")]), "0/1", "Init:Error", "0"),
@@ -105,21 +148,37 @@ STATES: dict[str, tuple[Json, str, str, str]] = {
     "init killed": (pod(init=[ended(2, "i", signal=9)]), "0/1", "Init:Signal:9", "0"),
     "init waits": (
         pod(init=[{"name": "i", "state": {"waiting": {"reason": "ErrImagePull"}}}]),
-        "0/1", "Init:ErrImagePull", "0",
+        "0/1",
+        "Init:ErrImagePull",
+        "0",
     ),
-    "init done": (pod(running(), init=[ended(0, "i")], status={"phase": "Running"}), "1/1", "Running",
-                  "0"),
+    "init done": (
+        pod(running(), init=[ended(0, "i")], status={"phase": "Running"}),
+        "1/1",
+        "Running",
+        "0",
+    ),
     "sidecar": (
-        pod(running(), init=[{"name": "s", "sidecar": 1, "started": True, "ready": True}],
-            status={"phase": "Running"}),
-        "2/2", "Running", "0",
+        pod(
+            running(),
+            init=[{"name": "s", "sidecar": 1, "started": True, "ready": True}],
+            status={"phase": "Running"},
+        ),
+        "2/2",
+        "Running",
+        "0",
     ),
     "initialised once": (
-        pod(running(restartCount=4), init=[{"name": "i", "state": {"running": {}}}],
-            status={"phase": "Running", **conditions("Initialized")}),
-        "1/1", "Init:0/1", "4",
+        pod(
+            running(restartCount=4),
+            init=[{"name": "i", "state": {"running": {}}}],
+            status={"phase": "Running", **conditions("Initialized")},
+        ),
+        "1/1",
+        "Init:0/1",
+        "4",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("state", STATES)
