@@ -51,6 +51,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     same_key_seconds: float = 0.5  # the Go LC handles frames concurrently: keep one key's apart
     delete_confirm_seconds: float = 30.0  # long enough for the LC to have persisted it
     hello_seconds: float = 10.0
+    ack_seconds: float = 60.0  # what a v2 agent may take to store what it has read
     handshake_seconds: float = 10.0
     close_seconds: float = 5.0
     reload_seconds: float = 5.0  # how often certificates and tokens are looked at
@@ -178,7 +179,7 @@ class Session(abc.ABC):
         """The right to write the node's entry of ``record``, where the session needs one."""
         return None
 
-    def ponged(self, number: int, now: float) -> None:  # noqa: B027 # v2 has acks and no use for it
+    def ponged(self, number: int, now: float) -> None:  # noqa: B027 # of no use to some
         """The pong to ping ``number`` has come."""
 
     def _fits(self, key: WireKey, frame: bytes) -> bool:

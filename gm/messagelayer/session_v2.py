@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from gm import __version__
 from gm.messagelayer.message import Desired, MalformedFrame, Report, WireKey, check_json, check_key
-from gm.messagelayer.session import Action, Close, Gate, NodeState, Send, Session, Timing
+from gm.messagelayer.session import Action, Close, Gate, NodeState, Ping, Send, Session, Timing
 from gm.messagelayer.v2 import (
     Ack,
     Delete,
@@ -48,7 +49,7 @@ class V2Session(Session):
         self, state: NodeState, gate: Gate, *, max_frame_bytes: int, timing: Timing | None = None
     ) -> None:
         super().__init__(state, gate, max_frame_bytes=max_frame_bytes)
-        self._hello_seconds = (timing or Timing()).hello_seconds
+        self._timing = timing or Timing()
         self._hello_by: float | None = None
         self._is_greeted = self._is_started = self._is_synced = False
         # What the node holds: the hub's own object where it is one of its versions.
@@ -56,13 +57,16 @@ class V2Session(Session):
         self._flight: dict[WireKey, Desired | str] = {}  # str: a delete of that uid
         self._flight_bytes = 0
         self._answers: list[bytes] = []  # small frames that need no room
+        # While frames are unacknowledged: when to doubt the agent, and the ping that asks it.
+        self._doubt_at: float | None = None
+        self._asked = self._read = 0
 
     # What the hub and the connection say.
 
     @property
     def deadline(self) -> float | None:
         """See :class:`Session`."""
-        return None if self._is_greeted else self._hello_by
+        return self._doubt_at if self._is_greeted else self._hello_by
 
     def lacking(self) -> Collection[WireKey]:
         """See :class:`Session`."""
@@ -122,7 +126,7 @@ class V2Session(Session):
         actions: list[Action] = [Send(frame) for frame in self._answers]
         self._answers = []
         if not self._is_greeted:
-            self._hello_by = self._hello_by or now + self._hello_seconds
+            self._hello_by = self._hello_by or now + self._timing.hello_seconds
             return [Close(1002, "no hello")] if now >= self._hello_by else actions
         if not self._is_started and self._gate.is_open:
             self._is_started = True
@@ -130,7 +134,13 @@ class V2Session(Session):
             self._look_at_everything()
         if self._is_started and room:
             actions += self._next_frames()
-        return actions
+        doubt = self._doubt(now)
+        return [*actions, doubt] if doubt is not None else actions
+
+    def ponged(self, number: int, now: float) -> None:
+        """See :class:`Session`."""
+        if number == self._asked and self._doubt_at == math.inf:
+            self._read, self._doubt_at = number, now + self._timing.ack_seconds
 
     # What the agent says.
 
@@ -173,6 +183,7 @@ class V2Session(Session):
     def _landed(self, key: WireKey) -> None:
         """The frame about ``key`` is dealt with; look whether it still says what is desired."""
         flown = self._flight.pop(key)
+        self._doubt_at = None
         if isinstance(flown, Desired):
             self._flight_bytes -= len(flown.content)
         want = self._state.desired.get(key)
@@ -192,6 +203,24 @@ class V2Session(Session):
         )
 
     # What to say.
+
+    def _doubt(self, now: float) -> Action | None:
+        """End a session whose agent has read what was sent, but acknowledges nothing.
+
+        How long reading takes is the link's matter. So when no acknowledgement comes a ping is
+        sent, and the time that the agent has for storing begins anew with its pong.
+        """
+        if not self._flight:
+            self._doubt_at = None
+        elif self._doubt_at is None:
+            self._doubt_at, self._read = now + self._timing.ack_seconds, 0
+        elif now >= self._doubt_at:
+            if self._read:
+                return Close(1011, "no acknowledgement of what was sent")
+            self._asked += 1
+            self._doubt_at = math.inf
+            return Ping(self._asked)
+        return None
 
     def _look_at_everything(self) -> None:
         self._queue.update(dict.fromkeys(self._state.desired))

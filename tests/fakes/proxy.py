@@ -10,9 +10,10 @@ _CHUNK = 16 * 1024
 
 
 class Proxy:
-    """Relays ``127.0.0.1:port`` to ``127.0.0.1:target``; set its fields at any time."""
+    """Relays ``127.0.0.1:port`` to ``host:target``; set its fields at any time."""
 
     def __init__(self, target: int) -> None:
+        self.host = "127.0.0.1"
         self.target = target
         self.port = 0
         self.is_black_hole = False  # nothing passes, and nobody is told
@@ -46,7 +47,7 @@ class Proxy:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            far_reader, far_writer = await asyncio.open_connection(self.host, self.target)
         except OSError:
             writer.transport.abort()
             return

@@ -244,3 +244,16 @@ async def test_bug_in_a_session_closes_its_socket_P0_006(monkeypatch: pytest.Mon
         monkeypatch.setattr(V2Session, "poll", lambda *_, **__: 1 / 0)
         hub.put(NODE, desired("d"))
         assert (await edge.wait_closed(seconds=1))[0] == 1011
+
+
+async def test_agent_that_reads_and_never_acknowledges_is_closed_P0_030() -> None:
+    """It answers pings, so its link is alive; what it did not take is sent to the next session."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    timing = Timing(hello_seconds=5, handshake_seconds=5, close_seconds=1, ack_seconds=0.2)
+    async with serving(hub, timing=timing) as server:
+        async with EdgeV2.connected(server.port, NODE, answers=False) as edge:
+            assert await edge.wait_closed() == (1011, "no acknowledgement of what was sent")
+            assert "d" in names(edge)
+        async with EdgeV2.connected(server.port, NODE) as edge:
+            await edge.wait_for(lambda: names(edge) == {"d"})

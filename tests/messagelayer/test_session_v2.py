@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gm.messagelayer import Hub, MalformedFrame, Timing, v2
-from gm.messagelayer.session import Action, Close, NodeState, Send
+from gm.messagelayer.session import Action, Close, NodeState, Ping, Send
 from gm.messagelayer.session_v2 import REPORT_WINDOW, V2Session
 from tests.messagelayer.support import desired, key, open_hub, payload_of
 
@@ -194,3 +194,35 @@ def test_closing_comes_before_everything() -> None:
     driver.session.close(4001, "replaced")
     driver.session.close(4002, "later")
     assert driver.poll() == [Close(4001, "replaced")]
+
+
+def test_agent_that_reads_and_never_acknowledges_is_given_up_P0_030() -> None:
+    """Only after it has read what was sent, however long that takes."""
+    driver = Driver()
+    driver.put("d")
+    assert [type(frame) for frame in driver.says()] == [v2.Welcome, v2.Put, v2.Synced]
+    assert driver.session.deadline == 60
+    assert driver.session.poll(60, room=True) == [Ping(1)]
+    assert driver.session.poll(10_000, room=True) == []  # a slow link: it has not read it yet
+    driver.session.ponged(1, 10_000)
+    assert driver.session.poll(10_059, room=True) == []
+    assert driver.session.poll(10_060, room=True) == [
+        Close(1011, "no acknowledgement of what was sent")
+    ]
+
+
+def test_each_acknowledgement_gives_the_agent_new_time() -> None:
+    """A slow disk is no reason to hang up, and neither is an idle link."""
+    driver = Driver()
+    driver.put("a")
+    driver.put("b")
+    driver.says()
+    assert driver.session.poll(60, room=True) == [Ping(1)]
+    driver.session.ponged(1, 60)
+    driver.ack("a")
+    assert driver.session.poll(120, room=True) == []
+    assert driver.session.poll(180, room=True) == [Ping(2)]
+    driver.session.ponged(2, 181)
+    driver.ack("b")
+    assert driver.session.poll(1000, room=True) == []
+    assert driver.session.deadline is None
