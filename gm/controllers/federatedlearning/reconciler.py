@@ -42,6 +42,7 @@ _MAX_ROUNDS = 6  # Secrets, the owner, Service and aggregator, trainers: each ro
 _MAX_CONFLICTS = 8
 _MAX_NAMES = 12
 _MINOR_SECONDS = 1.0
+_COALESCE_SECONDS = 0.02  # children of one job change at about the same time
 _UNFINISHED_SECONDS = 1.0
 
 
@@ -111,7 +112,10 @@ class JobReconciler:
             self._forget(job)
         else:
             self._users.set(job)
-        self._queue.add(job.key)
+        if _only_status_changed(event):
+            self._queue.add_after(job.key, _COALESCE_SECONDS)
+        else:
+            self._queue.add(job.key)
 
     async def _on_pod(self, event: Event[Pod]) -> None:
         is_news = self._pods.seen(event)
@@ -132,7 +136,8 @@ class JobReconciler:
         if child is None or owner is None or owner.kind != FEDERATED_LEARNING_JOBS.kind:
             return
         # by name, not uid: a successor of the owner may wait for this child to go
-        self._queue.add(ObjectKey(child.key.namespace, owner.name))
+        key = ObjectKey(child.key.namespace, owner.name)
+        self._queue.add_after(key, _COALESCE_SECONDS)
 
     async def _on_model(self, event: Event[Model]) -> None:
         self._wake_users("model", event, _generation_changed(event))
@@ -175,6 +180,7 @@ class JobReconciler:
         must_read_owner = self._was_started(job)
         outcome = Outcome(problems=[])
         created: list[str] = []
+        planned: tuple[World, Plan] | None = None
         for _ in range(_MAX_ROUNDS):
             world = self._world(job, secrets)
             decided = plan(world)
@@ -197,6 +203,8 @@ class JobReconciler:
                 await self._children.delete(decided.delete)
             await self._children.patch(decided.patch)
             if not decided.create:
+                if not (decided.delete or decided.patch):
+                    planned = world, decided
                 break
             self._started.add(job.uid)
             outcome = await self._children.create(job, decided.create)
@@ -204,20 +212,27 @@ class JobReconciler:
             if outcome.problems or outcome.retry or not outcome.progress:
                 break
         self._tell_created(job, created)
-        return await self._conclude(job, secrets, outcome)
+        return await self._conclude(job, secrets, outcome, planned)
 
     async def _conclude(
         self,
         job: Stored[FederatedLearningJob],
         secrets: dict[str, Secret | None],
         outcome: Outcome,
+        planned: tuple[World, Plan] | None,
     ) -> Result:
-        """Tell in the status what came of it, and say when to look again."""
-        world = self._world(job, secrets)
-        decided = plan(world)
+        """Tell in the status what came of it, and say when to look again.
+
+        ``planned`` is the last plan, if nothing has been written since.
+        """
+        if planned is None:
+            world = self._world(job, secrets)
+            planned = world, plan(world)
+        world, decided = planned
         if decided.status is None:
             return Result()
-        decided = status_with(world, decided, outcome.problems)
+        if outcome.problems:
+            decided = status_with(world, decided, outcome.problems)
         self._host_ports.wait(job.key, decided.crowded)
         wait = self._may_wait(job, decided)
         if wait is None:
@@ -453,6 +468,14 @@ def _generation_changed(event: Event[Model] | Event[Dataset]) -> bool:
     if event.new is None or event.old is None:
         return True
     return event.new.view.spec != event.old.view.spec
+
+
+def _only_status_changed(event: Event[FederatedLearningJob]) -> bool:
+    """Our own write comes back, or an edge has reported."""
+    if event.type is not EventType.MODIFIED or event.new is None or event.old is None:
+        return False
+    new, old = event.new.view.metadata, event.old.view.metadata
+    return new.generation == old.generation and not new.deletion_timestamp
 
 
 def _node_changed(event: Event[Node]) -> bool:
