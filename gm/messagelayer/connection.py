@@ -148,9 +148,13 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> None:
-        """See :class:`asyncio.Protocol`; returning None closes the transport."""
+        """See :class:`asyncio.Protocol`; returning None closes the transport.
+
+        It closes only when all is sent, which on a broken link is never: so the session ends now.
+        """
         self._protocol.receive_eof()
         self._flush()
+        self._end_within(self._host.timing.close_seconds)
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""

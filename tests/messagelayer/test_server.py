@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import random
@@ -191,6 +192,32 @@ async def test_half_open_link_is_found_and_nothing_is_lost_P0_005() -> None:
         proxy.is_black_hole = False
         async with Edge.connected(proxy.port, NODE) as edge:
             await edge.wait_for(lambda: "d" in names(edge))
+
+
+async def test_session_ends_with_the_end_of_what_comes_in_P0_006() -> None:
+    """Also when the peer takes nothing: what waits to be sent would keep the connection for ever.
+
+    Found by benchmarks/chaos_edges.py: pings and frames after it failed in their callbacks.
+    """
+    hub = open_hub()
+    hub.put(NODE, desired("big", padding=5_000_000))
+    faults: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    async with serving(hub, ping_interval_seconds=0.1, ping_timeout_seconds=60) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(handshake(NODE))
+        await reader.readuntil(b"\r\n\r\n")
+        await until(lambda: hub.counters["frames_out"] > 0)
+        writer.write_eof()
+        await until(lambda: not hub.nodes(), seconds=5)
+        hub.put(NODE, desired("more"))
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(10):
+                await asyncio.sleep(1.5)  # close_seconds: the server has hung up without us reading
+                while await reader.read(65536):
+                    pass
+        writer.transport.abort()
+    assert not faults
 
 
 async def test_idle_but_answering_link_is_kept_P0_005() -> None:
