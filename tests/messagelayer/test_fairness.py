@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 
 import pytest
@@ -33,6 +34,12 @@ class SlowStore:
         return self.shards[shard][1]
 
 
+def has(edge: Edge, version: int) -> bool:
+    """Whether the last that came is ``version``."""
+    found: int = edge.frames[-1]["content"]["spec"]["version"]
+    return found == version
+
+
 @pytest.mark.parametrize("big", [Edge, EdgeV2])
 async def test_big_first_sync_with_a_slow_api_delays_nobody_P0_029(
     big: type[Edge] | type[EdgeV2],
@@ -58,11 +65,7 @@ async def test_big_first_sync_with_a_slow_api_delays_nobody_P0_029(
                 version += 1
                 began = clock()
                 hub.put("quick", desired("q", version))
-                await quick.wait_for(
-                    lambda version=version: (
-                        quick.frames[-1]["content"]["spec"]["version"] == version
-                    )
-                )
+                await quick.wait_for(functools.partial(has, quick, version))
                 delays.append(clock() - began)
                 began = clock()
                 await (await quick.connection.ping())

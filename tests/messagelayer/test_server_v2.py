@@ -257,3 +257,19 @@ async def test_agent_that_reads_and_never_acknowledges_is_closed_P0_030() -> Non
             assert "d" in names(edge)
         async with EdgeV2.connected(server.port, NODE) as edge:
             await edge.wait_for(lambda: names(edge) == {"d"})
+
+
+async def test_inventory_that_lists_a_finished_job_makes_gm_send_its_delete_P1_060() -> None:
+    """The job was deleted while the node was away, and GM was started anew since."""
+    hub = open_hub()
+    hub.expect(["federatedlearningjob"])
+    hub.complete("federatedlearningjob")
+    held = {"federatedlearningjob default/gone": ("u1", "1-", b"{}")}
+    async with (
+        serving(hub) as server,
+        EdgeV2.connected(server.port, NODE, held=held) as edge,
+    ):
+        await edge.wait_for(lambda: not held)
+        await edge.wait_for(lambda: bool(edge.came(v2.Synced)))
+        (delete,) = edge.came(v2.Delete)
+        assert (delete.name, delete.uid) == ("gone", "u1")
