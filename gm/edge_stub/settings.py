@@ -13,7 +13,14 @@ import msgspec
 
 from gm.errors import ConfigError
 
-__all__ = ["DEFAULT_LISTEN", "EdgeSettings", "RunnerSettings", "parse_images", "parse_listen"]
+__all__ = [
+    "DEFAULT_LISTEN",
+    "EdgeSettings",
+    "RunnerSettings",
+    "check_node_name",
+    "parse_images",
+    "parse_listen",
+]
 
 DEFAULT_LISTEN = "127.0.0.1:9100"
 """Where workers on the node find the LC: setting ``localController.server`` of GM."""
@@ -81,10 +88,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what can not work, naming the flag."""
-        if not _NODE_NAME.match(self.node):
-            raise ConfigError(
-                f"--name {self.node!r}: want a node name: lower-case letters, digits, - and ."
-            )
+        check_node_name(self.node, flag="--name")
         if not _is_websocket_url(self.gm):
             raise ConfigError(f"--gm {self.gm!r}: want ws://HOST:PORT or wss://HOST:PORT")
         if "@" in urlsplit(self.gm).netloc:
@@ -108,6 +112,12 @@ def _is_websocket_url(url: str) -> bool:
         return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port beyond 65535, or an address that is none
         return False
+
+
+def check_node_name(name: str, *, flag: str) -> None:
+    """Raises ConfigError that names ``flag`` if no node can be called ``name``."""
+    if not _NODE_NAME.match(name):
+        raise ConfigError(f"{flag} {name!r}: want a node name: lower-case letters, digits, - and .")
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -39,7 +39,7 @@ async def write_example_data(nodes: Path) -> None:
     if missing := missing_packages():
         raise ConfigError(f"the example needs {' and '.join(missing)}: pip install 'gm[examples]'")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gm.examples.federated.prepare", str(nodes)),
+        *(sys.executable, "-P", "-m", "gm.examples.federated.prepare", str(nodes)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

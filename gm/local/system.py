@@ -51,7 +51,8 @@ def gm_program(
     """``gm`` with ``arguments`` as a supervised program."""
     return Program(
         name=name,
-        argv=(sys.executable, "-m", "gm", *arguments),
+        # -P: what lies in the current directory is none of our modules
+        argv=(sys.executable, "-P", "-m", "gm", *arguments),
         log=directory.logs / f"{name}.log",
         essential=essential,
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gm.devcluster.statefile import FILE_NAME
+from gm.edge_stub.settings import check_node_name
 from gm.errors import ConfigError
 from gm.local.directory import StateDirectory, free_directory
 from gm.local.example import example_manifest, write_example_data
@@ -23,6 +24,7 @@ from gm.words import counted
 __all__ = ["UpSettings", "up"]
 
 API_PORT = 6443
+_NAME_MAX = 63  # names become those of files and labels
 
 
 class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,10 @@ async def up(settings: UpSettings, say: Callable[[str], None]) -> None:
 
     Raises: ConfigError; ProgramDied (in an ExceptionGroup) when it can not go on.
     """
+    for name in settings.nodes:
+        check_node_name(name, flag="--node")
+        if len(name) > _NAME_MAX:
+            raise ConfigError(f"--node {name!r}: want at most {_NAME_MAX} characters")
     if settings.example and not set(DEFAULT_NODES) <= set(settings.nodes):
         raise ConfigError(f"--example needs the nodes {', '.join(DEFAULT_NODES)}: leave --node out")
     with _place(settings) as (directory, network):

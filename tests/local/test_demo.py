@@ -47,7 +47,7 @@ def fast_manifest(
 async def gm(*arguments: str, cwd: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """``gm`` with ``arguments`` as a child process; killed if the test fails."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gm", *arguments),
+        *(sys.executable, "-P", "-m", "gm", *arguments),
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=asyncio.subprocess.PIPE,
@@ -113,6 +113,8 @@ async def wait_gone(directory: Path) -> None:
 async def test_the_demo_trains_a_model_and_leaves_nothing_running(tmp_path: Path) -> None:
     """Exit code 0, plain lines, the model and the logs; no process stays."""
     job = fast_manifest(tmp_path / "job.yaml")
+    (tmp_path / "gm").mkdir()  # neither a package nor a module here is ever imported
+    (tmp_path / "queue.py").write_text("raise SystemExit('imported from the current directory')")
     async with gm("demo", "--job", str(job), cwd=tmp_path) as process:
         out, _ = await process.communicate()
     text = out.decode()
@@ -162,6 +164,21 @@ async def test_a_manifest_that_can_not_work_is_refused_before_anything_starts(
         assert process.returncode == 2
         assert line.startswith(f"gm: {job}")
         assert words in line
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("../../x", "want a node name"), ("x" * 250, "at most 63 characters")]
+)
+async def test_a_node_name_that_can_not_be_is_refused_before_anything_is_made(
+    tmp_path: Path, name: str, words: str
+) -> None:
+    """Neither a directory elsewhere nor a process."""
+    async with gm("up", "--node", name, cwd=tmp_path) as process:
+        out, _ = await process.communicate()
+    assert process.returncode == 2
+    assert out.decode().startswith("gm: --node ")
+    assert words in out.decode()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("moment", ["starting an API server", "is Running"])

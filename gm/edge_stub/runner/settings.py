@@ -9,10 +9,10 @@ from gm.edge_stub.settings import RunnerSettings
 __all__ = ["DEFAULT_IMAGES", "RunnerSettings", "Tuning"]
 
 DEFAULT_IMAGES = {
-    "sedna.io/example-fl-aggregation:v1": ("python", "-m", "gm.examples.federated.aggregate"),
-    "sedna.io/example-fl-train:v1": ("python", "-m", "gm.examples.federated.train"),
+    "sedna.io/example-fl-aggregation:v1": ("python", "-P", "-m", "gm.examples.federated.aggregate"),
+    "sedna.io/example-fl-train:v1": ("python", "-P", "-m", "gm.examples.federated.train"),
     # Sedna's name for it, and what setting storageInitializerImage says unless changed
-    "kubeedge/sedna-storage-initializer:v0.3.0": ("python", "-m", "gm", "storage-init"),
+    "kubeedge/sedna-storage-initializer:v0.3.0": ("python", "-P", "-m", "gm", "storage-init"),
 }
 """What stands for the example's images and the init container that downloads: neither of them
 needs a ``command``."""

@@ -57,6 +57,6 @@ def test_the_examples_images_are_known() -> None:
     """So that the example's job needs no command."""
     table = ImageTable(DEFAULT_IMAGES)
     argv = table.command_line({"image": "sedna.io/example-fl-train:v1"})
-    assert argv == ["python", "-m", "gm.examples.federated.train"]
+    assert argv == ["python", "-P", "-m", "gm.examples.federated.train"]
     argv = table.command_line({"image": "sedna.io/example-fl-aggregation:v1"})
-    assert argv == ["python", "-m", "gm.examples.federated.aggregate"]
+    assert argv == ["python", "-P", "-m", "gm.examples.federated.aggregate"]
