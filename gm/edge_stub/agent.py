@@ -26,6 +26,9 @@ from gm.messagelayer.v2 import SUBPROTOCOL
 __all__ = ["Agent", "Backoff"]
 
 logger = logging.getLogger(__name__)
+# The library logs headers and frames, hence tokens and object bodies, at debug level.
+_library_logger = logging.getLogger("gm.edge_stub.websockets")
+_library_logger.setLevel(logging.ERROR)
 
 GOING_AWAY = 1001
 """GM is shutting down in order: another one, or the same again, will be there soon."""
@@ -134,6 +137,7 @@ class Agent:
             open_timeout=10,
             ssl=tls,
             proxy=None if is_loopback(settings.gm) else True,
+            logger=_library_logger,
         )
 
     async def _serve(self, connection: ClientConnection) -> Exception | None:
