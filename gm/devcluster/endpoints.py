@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from gm.api.meta import Json, ObjectKey
+from gm.devcluster.api import Api
 from gm.devcluster.controller import Controller
 from gm.devcluster.selectors import match_labels
 from gm.devcluster.store import Change, Record
@@ -22,10 +23,16 @@ class EndpointsController(Controller[ObjectKey]):
 
     kinds = ("pods", "services")
 
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        # pods by namespace and label: a Service must not look at all pods of a large namespace
+        self._labelled: dict[tuple[str, str, str], set[ObjectKey]] = {}
+
     def observe(self, change: Change) -> Iterable[ObjectKey]:
         """The Service; or those that select the pod, or did."""
         if change.table == "services":
             return [change.record.key]
+        self._note(change)
         labels = [r.labels for r in (change.record, change.previous) if r is not None]
         return [
             service.key
@@ -45,12 +52,29 @@ class EndpointsController(Controller[ObjectKey]):
             return None  # whoever made it says where it leads
         pods = [
             pod
-            for pod in self.store.table("pods").records(key.namespace)
-            if match_labels(selector, pod.labels) and _address(pod) and not _is_over(pod)
+            for pod in self._selected(key.namespace, selector)
+            if _address(pod) and not _is_over(pod)
         ]
         self._write("endpoints", "", key, _endpoints(service, pods))
         self._write("endpointslices", "discovery.k8s.io", slice_key, _slice(service, pods))
         return None
+
+    def _note(self, change: Change) -> None:
+        key = change.record.key
+        for place in _places(change.previous) if change.previous is not None else ():
+            held = self._labelled.get(place, set())
+            held.discard(key)
+            if not held:
+                self._labelled.pop(place, None)
+        if change.type != "DELETED":
+            for place in _places(change.record):
+                self._labelled.setdefault(place, set()).add(key)
+
+    def _selected(self, namespace: str, selector: dict[str, str]) -> list[Record]:
+        """The pods that ``selector`` matches, in order."""
+        held = [self._labelled.get((namespace, *pair), set()) for pair in selector.items()]
+        pods = (self.store.table("pods").get(key) for key in sorted(min(held, key=len)))
+        return [pod for pod in pods if pod is not None and match_labels(selector, pod.labels)]
 
     def _remove(self, plural: str, key: ObjectKey) -> None:
         info = self.api.builtin(plural)
@@ -70,6 +94,10 @@ class EndpointsController(Controller[ObjectKey]):
             return {**kept, **fields}
 
         self.api.modify(info, key, change)
+
+
+def _places(pod: Record) -> list[tuple[str, str, str]]:
+    return [(pod.key.namespace, name, value) for name, value in pod.labels.items()]
 
 
 def _selector(service: Record) -> dict[str, str]:
