@@ -147,7 +147,11 @@ class Playground:
                     "labels": {"app": "foreign"},
                     "annotations": pad,
                 },
-                "spec": {"containers": [{"name": "c", "image": "foreign:v1"}]},
+                # bound, as most pods are: else an embedded scheduler tries all of them for ever
+                "spec": {
+                    "nodeName": self.nodes[0],
+                    "containers": [{"name": "c", "image": "foreign:v1"}],
+                },
             }
             encoded = msgspec.json.encode(body)
             await patiently(lambda: self.client.create(PODS, self.namespace, encoded))
