@@ -14,7 +14,7 @@ from pathlib import Path
 from gm.api.resources import NAMESPACES
 from gm.kube import Client
 from tests.cluster import servers
-from tests.devcluster.golden_requests import ask
+from tests.devcluster.asking import ask
 
 TARGET = Path(__file__).parents[1] / "tests" / "golden" / "apiserver.json"
 

@@ -7,6 +7,7 @@ client says which version it has seen.
 
 from __future__ import annotations
 
+import copy
 import secrets
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,12 +19,14 @@ import msgspec
 
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster.identity import (
-    bad_patch,
     check_kind,
     check_names,
     check_patched,
+    check_version,
     metadata_of,
+    other_incarnation,
     set_namespace,
+    shown_in_refusals,
 )
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.registry import Registry
@@ -31,7 +34,6 @@ from gm.devcluster.status import (
     Cause,
     StatusError,
     already_exists,
-    conflict,
     forbidden,
     invalid,
     not_found,
@@ -160,7 +162,6 @@ class Api:
         self._generate_name(info, meta)
         self._check_namespace(info, meta)
         meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), timestamp()
-        meta.pop("generation", None)
         if info.is_custom or info.storage.qualified in _WITH_GENERATION:
             meta["generation"] = 1
         warnings = info.prepare_create(
@@ -223,15 +224,26 @@ class Api:
         options: WriteOptions = _DEFAULTS,
     ) -> Written:
         """PUT: ``obj`` is the whole object, and given away."""
+        record = self.table(info).get(key)
+        try:
+            self._check_replacement(info, key, obj, record)
+        except StatusError:
+            self._check_readable(info, obj, options)
+            raise
+        if record is None:
+            return self._create_by_update(info, key, obj, subresource, options)
+        return self._update(info, record, obj, subresource, options)
+
+    @staticmethod
+    def _check_replacement(
+        info: ResourceInfo, key: ObjectKey, obj: Json, record: Record | None
+    ) -> None:
+        """Raises: StatusError (400, 409, 422) if ``obj`` is no new version of ``record``."""
         check_kind(info, obj)
         meta = metadata_of(obj)
         check_names(info, meta, key)
-        record = self.table(info).get(key)
         if record is None:
-            if not subresource and info.storage.qualified in _CREATED_BY_UPDATE:
-                meta.pop("resourceVersion", None)
-                return self.create(info, key.namespace, obj, options)
-            raise not_found(info.resource, key.name)
+            return
         needs_version = info.is_custom or info.storage.qualified in _NEED_RESOURCE_VERSION
         if needs_version and not meta.get("resourceVersion"):
             cause = Cause(
@@ -241,15 +253,44 @@ class Api:
             )
             raise invalid(info.resource.plural, info.resource.group, key.name, [cause])
         if (uid := meta.get("uid")) and uid != record.uid:
-            group = info.storage.group if info.is_custom else ""
-            place = "/".join(filter(None, (group, info.storage.plural, key.namespace, key.name)))
-            why = (
-                f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: "
-                f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {record.uid}"
+            raise other_incarnation(info, key, uid, record.uid)
+
+    def _create_by_update(
+        self, info: ResourceInfo, key: ObjectKey, obj: Json, subresource: str, options: WriteOptions
+    ) -> Written:
+        if subresource or info.storage.qualified not in _CREATED_BY_UPDATE:
+            self._check_readable(info, obj, options)
+            raise not_found(info.resource, key.name)
+        meta = metadata_of(obj)
+        version, uid = meta.pop("resourceVersion", None), meta.get("uid")
+        if version or uid:
+            self._check_readable(info, copy.deepcopy(obj), options)
+        check_version(version)
+        if uid:
+            raise other_incarnation(info, key, uid, "")
+        return self.create(info, key.namespace, obj, options)
+
+    def _check_patched_names(
+        self, info: ResourceInfo, new: Json, key: ObjectKey, options: WriteOptions
+    ) -> None:
+        try:
+            check_names(info, metadata_of(new), key)
+        except StatusError:
+            shown = msgspec.json.encode(new)
+            with shown_in_refusals(shown, new["kind"]):
+                self._check_readable(info, new, options)
+            raise
+
+    @staticmethod
+    def _check_readable(info: ResourceInfo, obj: Json, options: WriteOptions) -> None:
+        """Raises: StatusError (400) if ``obj`` can not be decoded, which counts before all else."""
+        try:
+            info.prepare_create(
+                obj, field_validation=options.field_validation, duplicates=options.duplicates
             )
-            raise conflict(info.resource, key.name, why)
-        return self._update(info, record, obj, subresource, options)
+        except StatusError as error:
+            if error.code == 400:
+                raise
 
     def patch(
         self,
@@ -263,23 +304,10 @@ class Api:
         """PATCH: ``change`` gets a copy of the object that it may use up, and gives the next."""
         record = self.get(info, key)
         new = change(info.from_storage(record.copy()))
-        resource = info.resource
         check_patched(info, new)
-        meta = metadata_of(new)
-        check_names(info, meta, key)
-        if (uid := meta.get("uid")) and uid != record.uid:
-            message = f'Invalid value: "{uid}": field is immutable'
-            cause = Cause("FieldValueInvalid", message, "metadata.uid")
-            # upstream looks twice
-            raise invalid(resource.kind, resource.group, key.name, [cause, cause])
-        shown = msgspec.json.encode(new)
-        try:
+        self._check_patched_names(info, new, key, options)
+        with shown_in_refusals(msgspec.json.encode(new), new["kind"]):
             return self._update(info, record, new, subresource, options)
-        except StatusError as error:
-            _, undecodable, why = error.message.partition(f"cannot be handled as a {new['kind']}: ")
-            if error.code == 400 and undecodable:
-                raise bad_patch(shown, why) from None
-            raise
 
     def modify(
         self,
@@ -297,9 +325,8 @@ class Api:
     ) -> Written:
         meta = new["metadata"]
         if (version := meta.get("resourceVersion")) and version != record.meta["resourceVersion"]:
-            if not (isinstance(version, str) and version.isdecimal()):
-                message = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-                raise StatusError(500, "", message)
+            self._check_readable(info, new, options)
+            check_version(version)
             raise stale(info.resource, record.key.name)
         old = info.from_storage(record.object)
         warnings = info.prepare_update(

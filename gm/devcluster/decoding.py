@@ -48,11 +48,19 @@ def decode(body: bytes, media_type: str, *, kind: str) -> tuple[Json, list[str]]
     return value, duplicates
 
 
-def identify(obj: Json, *, kind: str, body: bytes = b"") -> None:
-    """Raises: StatusError 400 if ``obj`` does not say what it is."""
+def identify(obj: Json, *, kind: str, body: bytes = b"", lenient_version: str = "") -> None:
+    """Raises: StatusError 400 if ``obj`` does not say what it is.
+
+    ``lenient_version`` is the version that is asked for by a client that wants unknown fields
+    ignored, who is told so in other words.
+    """
     if not isinstance(obj.get("kind"), str) or not obj["kind"]:
         shown = body.decode(errors="replace").strip() or json.dumps(obj)
-        raise _unrecognised(kind, f"Object 'Kind' is missing in '{shown}'", body)
+        why = f"Object 'Kind' is missing in '{shown}'"
+        if lenient_version:
+            what = f'{kind} in version "{lenient_version}"'
+            raise bad_request(f"{what} cannot be handled as a {kind}: {why}")
+        raise _unrecognised(kind, why, body)
     if not obj.get("apiVersion"):
         obj["apiVersion"] = ""  # said to be nothing, which is no version of this resource
 

@@ -69,7 +69,8 @@ class DeleteOptions:
             message = f'Unsupported value: "{policy}": supported values: {listed}'
             causes.append(Cause("FieldValueNotSupported", message, "propagationPolicy"))
         if dry_run not in ([], ["All"]):
-            message = f'Unsupported value: {dry_run}: supported values: "All"'
+            listed = " ".join(f'"{value}"' for value in dry_run)
+            message = f'Unsupported value: [{listed}]: supported values: "All"'
             causes.append(Cause("FieldValueNotSupported", message, "dryRun"))
         if causes:
             raise invalid("DeleteOptions", "meta.k8s.io", "", causes)

@@ -240,7 +240,9 @@ class Handlers:
         expected = kind or call.info.resource.kind
         body, duplicates = decoding.decode(raw, content_type, kind=expected)
         if call.info.is_custom:
-            decoding.identify(body, kind=expected, body=raw)
+            lenient = call.query.get("fieldValidation") == "Ignore"
+            version = call.info.resource.version if lenient else ""
+            decoding.identify(body, kind=expected, body=raw, lenient_version=version)
         return body, duplicates
 
     def _written(self, call: _Call, written: Written) -> web.Response:

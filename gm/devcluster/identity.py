@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.status import Cause, StatusError, bad_request, invalid
+from gm.devcluster.status import Cause, StatusError, bad_request, conflict, invalid
 
 __all__ = [
     "bad_patch",
     "check_kind",
     "check_names",
     "check_patched",
+    "check_version",
     "metadata_of",
+    "other_incarnation",
     "set_namespace",
+    "shown_in_refusals",
 ]
+
+_OTHER_NAMESPACE = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
+
+_PREFIXES = {
+    "services": "services/specs",
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+}
 
 
 def metadata_of(obj: Json) -> Json:
@@ -34,6 +48,9 @@ def metadata_of(obj: Json) -> Json:
 def check_kind(info: ResourceInfo, obj: Json) -> None:
     """Raises: StatusError (400, 422) if ``obj`` is of another kind; one that is silent is not."""
     resource = info.resource
+    if not info.is_custom:  # null says nothing either; custom ones had to speak before
+        obj["kind"] = obj.get("kind") or resource.kind
+        obj["apiVersion"] = obj.get("apiVersion") or resource.api_version
     kind = obj.setdefault("kind", resource.kind)
     version = obj.setdefault("apiVersion", resource.api_version)
     if (kind, version) == (resource.kind, resource.api_version):
@@ -60,6 +77,11 @@ def check_kind(info: ResourceInfo, obj: Json) -> None:
 def check_patched(info: ResourceInfo, new: Json) -> None:
     """Raises: StatusError (422) if a patch has made another kind of an object."""
     resource = info.resource
+    if not info.is_custom:
+        new["kind"], new["apiVersion"] = (
+            new.get("kind") or resource.kind,
+            new.get("apiVersion") or resource.api_version,
+        )
     said, own = (new.get("kind"), new.get("apiVersion")), (resource.kind, resource.api_version)
     if said == own:
         return
@@ -83,9 +105,7 @@ def set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:
     elif not namespace:
         raise bad_request("an empty namespace may not be set during creation")
     elif meta.setdefault("namespace", namespace) != namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise bad_request(_OTHER_NAMESPACE)
 
 
 def check_names(info: ResourceInfo, meta: Mapping[str, Any], key: ObjectKey) -> None:
@@ -102,10 +122,7 @@ def check_names(info: ResourceInfo, meta: Mapping[str, Any], key: ObjectKey) -> 
         )
     namespace = meta.get("namespace")
     if info.resource.namespaced and namespace and namespace != key.namespace:
-        raise bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the "
-            f"URL ({key.namespace})"
-        )
+        raise bad_request(_OTHER_NAMESPACE)
 
 
 def bad_patch(patched: Json | bytes, why: str) -> StatusError:
@@ -115,3 +132,41 @@ def bad_patch(patched: Json | bytes, why: str) -> StatusError:
     return invalid(
         "", "", "", [Cause("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")]
     )
+
+
+@contextlib.contextmanager
+def shown_in_refusals(shown: bytes, kind: str) -> Iterator[None]:
+    """What a patch has made can not be decoded: then it is shown, as it is nowhere else."""
+    try:
+        yield
+    except StatusError as error:
+        _, undecodable, why = error.message.partition(f"cannot be handled as a {kind}: ")
+        if error.code == 400 and undecodable:
+            raise bad_patch(shown, why) from None
+        raise
+
+
+def other_incarnation(info: ResourceInfo, key: ObjectKey, asked: str, found: str) -> StatusError:
+    """409: the object has another UID than the client takes for granted."""
+    place = "/".join(filter(None, (_prefix(info), key.namespace, key.name)))
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: "
+        f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, "
+        f"UID in object meta: {found}"
+    )
+    return conflict(info.resource, key.name, why)
+
+
+def _prefix(info: ResourceInfo) -> str:
+    """Where upstream keeps objects of a kind; it says so in a message."""
+    storage = info.storage
+    if info.is_custom:
+        return f"{storage.group}/{storage.plural}"
+    return _PREFIXES.get(storage.qualified, storage.plural)
+
+
+def check_version(version: Any) -> None:
+    """Raises: StatusError (500, as upstream) if a resourceVersion, if there is one, is none."""
+    if version and not (isinstance(version, str) and version.isdecimal()):
+        message = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise StatusError(500, "", message)

@@ -81,6 +81,7 @@ class ListOptions:
                 query.get("labelSelector", ""),
                 query.get("fieldSelector", ""),
                 info.selectable_fields,
+                is_plain=not info.is_custom and not info.selectable_fields,
             ),
             limit=max(0, int(limit)),
             token=query.get("continue", ""),

@@ -214,15 +214,26 @@ def _finalizer_causes(finalizers: list[str]) -> Iterator[Cause]:
 
 def validate_update(new: Json, old: Json) -> list[Cause]:
     """What is wrong with the change from ``old`` metadata to ``new``."""
+    changed = [
+        invalid_value(f"metadata.{field}", new[field], "field is immutable")
+        for field in ("uid", "deletionTimestamp")
+        if new.get(field) and new[field] != old.get(field)
+    ]
+    causes = [*changed, *_new_finalizers(new, old)]
+    return [*causes, *causes]  # upstream looks twice
+
+
+def _new_finalizers(new: Json, old: Json) -> list[Cause]:
     if not old.get("deletionTimestamp"):
         return []
     added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
     if not added:
         return []
     listed = ", ".join(quoted(finalizer) for finalizer in added)
-    cause = forbidden(
-        "metadata.finalizers",
-        "no new finalizers can be added if the object is being deleted, found new finalizers "
-        f"[]string{{{listed}}}",
-    )
-    return [cause, cause]  # upstream looks twice
+    return [
+        forbidden(
+            "metadata.finalizers",
+            "no new finalizers can be added if the object is being deleted, found new finalizers "
+            f"[]string{{{listed}}}",
+        )
+    ]

@@ -63,9 +63,11 @@ def carry_metadata(new: Json, old: Json) -> None:
     mine.pop("managedFields", None)  # field ownership is not tracked
     mine.pop("selfLink", None)
     for field in (*SERVER_OWNED, "generation", "namespace", "name", "generateName"):
+        if field == "uid" and mine.get(field):
+            continue  # another one is refused
         if field in stored:
             mine[field] = stored[field]
-        elif field != "generateName":
+        elif field not in ("generateName", "deletionTimestamp"):  # the latter is refused
             mine.pop(field, None)
 
 

@@ -215,19 +215,27 @@ def _parse_term(term: str) -> tuple[str, bool, str]:
     return path, operator != "!=", _unescape(value)
 
 
+def _unknown_field(path: str, *, is_plain: bool) -> str:
+    if is_plain:
+        known = 'only "metadata.name", "metadata.namespace"'
+        return f'"{path}" is not a known field selector: {known}'
+    return f"field label not supported: {path}"
+
+
 def parse_fields(
-    text: str, selectable: Collection[str] = ()
+    text: str, selectable: Collection[str] = (), *, is_plain: bool = False
 ) -> Callable[[Mapping[str, Any]], bool]:
     """A predicate over objects.
 
-    ``selectable`` names the fields beyond metadata.name and metadata.namespace.
+    ``selectable`` names the fields beyond metadata.name and metadata.namespace; ``is_plain`` is
+    for built-in kinds that have no such fields.
     Raises: StatusError (400) for what is no selector, and for other fields.
     """
     terms = [_parse_term(term) for term in _split_terms(text)]
     allowed = {"metadata.name", "metadata.namespace", *selectable}
     for path, _, _ in terms:
         if path not in allowed:
-            raise bad_request(f"field label not supported: {path}")
+            raise bad_request(_unknown_field(path, is_plain=is_plain))
     return lambda obj: all(
         (field_value(obj, path) == value) is equal for path, equal, value in terms
     )
@@ -241,13 +249,20 @@ class Selector:
     fields: Callable[[Mapping[str, Any]], bool] | None = None
 
     @classmethod
-    def parse(cls, labels: str, fields: str, selectable: Collection[str] = ()) -> Selector:
+    def parse(
+        cls,
+        labels: str,
+        fields: str,
+        selectable: Collection[str] = (),
+        *,
+        is_plain: bool = False,
+    ) -> Selector:
         """The selector of a request. Raises: StatusError (400)."""
         if not labels and not fields:
             return EVERYTHING
         return cls(
             parse_labels(labels) if labels else None,
-            parse_fields(fields, selectable) if fields else None,
+            parse_fields(fields, selectable, is_plain=is_plain) if fields else None,
         )
 
     @property

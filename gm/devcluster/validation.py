@@ -45,6 +45,7 @@ _POD_CHANGEABLE = "`spec.containers[*].image`,`spec.initContainers[*].image`," +
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_MAX_INT32 = 2**31 - 1
 _IMMUTABLE = "field is immutable"
 _CONTAINERS = ("containers", "initContainers")
 _EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -73,6 +74,10 @@ def pod_spec(spec: Json, path: str) -> Iterator[Cause]:
     yield from _choice(
         spec, path, "dnsPolicy", ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]
     )
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        why = f"must be between 1 and {_MAX_INT32}, inclusive"
+        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, why)
     for field in ("nodeName", "hostname", "serviceAccountName"):
         rule = dns_label if field == "hostname" else dns_subdomain
         if (name := spec.get(field)) and (problem := rule(name)):
@@ -215,6 +220,7 @@ def pod_change(new: Json, old: Json) -> Iterator[Cause]:
     if any(len(old["spec"].get(f) or ()) != len(new["spec"].get(f) or ()) for f in _CONTAINERS):
         yield forbidden("spec.containers", "pod updates may not add or remove containers")
         return
+    yield from _deadline_change(*(o["spec"].get("activeDeadlineSeconds") for o in (old, new)))
     before, after = (_fixed_pod_spec(o["spec"]) for o in (old, new))
     if (old["spec"].get("terminationGracePeriodSeconds") or 0) < 0:
         before["terminationGracePeriodSeconds"] = 1
@@ -229,6 +235,17 @@ def pod_change(new: Json, old: Json) -> Iterator[Cause]:
     if any(t not in kept for t in old["spec"].get("tolerations") or []):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden("spec.tolerations", why)
+
+
+def _deadline_change(before: int | None, after: int | None) -> Iterator[Cause]:
+    """A deadline may only come nearer."""
+    field = "spec.activeDeadlineSeconds"
+    if before is None:
+        return
+    if after is None:
+        yield invalid_value(field, None, "must not update from a positive integer to nil value")
+    elif after > before:
+        yield invalid_value(field, after, "must be less than or equal to previous value")
 
 
 def _fixed_pod_spec(spec: Json) -> Json:
@@ -306,9 +323,17 @@ def _external_address(address: str, path: str) -> Iterator[Cause]:
         yield invalid_value(path, address, f"may not be unspecified ({address})")
 
 
+def _ingress(service: Json) -> Any:
+    return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+
+
 def service_change(new: Json, old: Json) -> Iterator[Cause]:
     """A service keeps its address, unless it becomes or was an ExternalName."""
     before, after = old["spec"], new["spec"]
+    given = _ingress(new)
+    if given and given != _ingress(old) and after.get("type") != "LoadBalancer":
+        why = "may only be used when `spec.type` is 'LoadBalancer'"
+        yield forbidden("status.loadBalancer.ingress", why)
     if "ExternalName" in (before.get("type"), after.get("type")):
         return
     if before.get("clusterIP") and before.get("clusterIP") != after.get("clusterIP"):

@@ -1,27 +1,19 @@
 """Requests that two API servers must answer alike, in the order in which they are sent.
 
-``ask`` sends them all and gives the answers without what differs from run to run: times, UIDs,
-versions, addresses. ``scripts/golden_apiserver.py`` keeps those of a real kube-apiserver.
+``asking.ask`` sends them all; ``scripts/golden_apiserver.py`` keeps what a real kube-apiserver
+answers.
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import re
-import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
-
-import msgspec
-import yaml
 
 from gm.api.meta import Json
-from gm.kube import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, Response
+from gm.kube import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
-__all__ = ["STEPS", "Step", "ask"]
+__all__ = ["STEPS", "Step"]
 
 APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -256,6 +248,8 @@ STEPS: tuple[Step, ...] = (
     patch("merge patch of the version", A, {"apiVersion": "$group/v7"}),
     patch("merge patch that removes the metadata", A, {"metadata": None}),
     patch("json patch of the whole", A, [{"op": "replace", "path": "", "value": {}}], JSON_PATCH),
+    patch("patch to another namespace", A, {"metadata": {"namespace": "other"}}),
+    put("update in another namespace", A, widget("a", namespace="other", resourceVersion="$rv")),
     patch("merge patch of the uid", A, {"metadata": {"uid": "u-1"}}),
     patch(
         "merge patch of what the server owns",
@@ -720,158 +714,3 @@ STEPS: tuple[Step, ...] = (
     ),
     delete("delete the crd", f"{CRDS}/widgets.$group", pick=lambda body: None),
 )
-
-
-# -- asking -------------------------------------------------------------------------------
-
-
-async def ask(client: Client, namespace: str) -> dict[str, Json]:
-    """The answers to all steps by name, scrubbed; ``namespace`` exists and is empty."""
-    names = {"ns": namespace, "group": f"g-{namespace}.example.com", "future": "9" * 16}
-    scrub = _Scrubber(names)
-    answers: dict[str, Json] = {}
-    for together in _batches():
-        responses = await asyncio.gather(*(_send(client, step, names) for step in together))
-        for step, response in zip(together, responses, strict=True):
-            body = _decoded(step, response)
-            for name, path in step.saves.items():
-                names[name] = _find(body, path)
-            answers[step.name] = {
-                "status": response.status,
-                "type": response.headers.get("Content-Type", ""),
-                "warning": scrub(response.headers.get("Warning", "")),
-                "body": step.pick(scrub(body)) if isinstance(body, dict) else scrub(body),
-            }
-            if step.name == "crd":
-                await _wait_served(client, names["group"])
-    return answers
-
-
-def _batches() -> list[list[Step]]:
-    """Steps that may be sent at once, in order: neighbours that read and save nothing."""
-    runs = itertools.groupby(STEPS, key=lambda step: step.method == "GET" and not step.saves)
-    batches: list[list[Step]] = []
-    for is_reading, steps in runs:
-        batches.extend([list(steps)] if is_reading else [[step] for step in steps])
-    return batches
-
-
-async def _wait_served(client: Client, group: str) -> None:
-    async with asyncio.timeout(30):
-        while (await client.raw("GET", f"/apis/{group}/v1/widgets")).status != 200:
-            await asyncio.sleep(0.05)
-
-
-def _fill(text: str, names: Mapping[str, str]) -> str:
-    return string.Template(text).safe_substitute(names)
-
-
-async def _send(client: Client, step: Step, names: Mapping[str, str]) -> Response:
-    body: bytes | None = None
-    if step.body is not None:
-        raw = step.body if isinstance(step.body, bytes) else msgspec.json.encode(step.body)
-        body = _fill(raw.decode(), names).encode()
-    return await client.raw(
-        step.method,
-        quote(_fill(step.path, names)),
-        query={key: _fill(value, names) for key, value in step.query.items()},
-        body=body,
-        content_type=step.content_type,
-        accept=step.accept,
-    )
-
-
-def _decoded(step: Step, response: Response) -> Any:
-    kind = response.headers.get("Content-Type", "")
-    try:
-        if "watch" in step.query:
-            return [msgspec.json.decode(line) for line in response.body.splitlines()]
-        if kind.startswith("application/yaml"):
-            return yaml.load(response.body, yaml.BaseLoader)
-        return msgspec.json.decode(response.body)
-    except msgspec.DecodeError:
-        return response.body.decode(errors="replace")
-
-
-def _find(body: Any, path: str) -> str:
-    for part in path.split("."):
-        body = body[part]
-    found: str = body
-    return found
-
-
-# -- scrubbing ----------------------------------------------------------------------------
-
-_TIMES = frozenset({"creationTimestamp", "deletionTimestamp", "lastTransitionTime"})
-_OPAQUE = frozenset({"clusterIP"})
-_UNTRACKED = frozenset({"managedFields"})  # docs/devcluster.md: ownership is not tracked
-_AGE = re.compile(r"\d+[smh]")
-_NUMBER = re.compile(r"\d{2,}")
-# a whole object in a message, with what is not tracked
-_QUOTED = re.compile(r'"\{\\".*\}": |(?<=missing in )\'\{".*\}\'')
-
-
-class _Scrubber:
-    """Replaces what differs from run to run by what it is.
-
-    Versions of an object are numbered, so that one that grows differs from one that stays.
-    """
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._known = {names["group"]: "GROUP", names["ns"]: "NS"}
-        self._versions: dict[str, list[str]] = {}
-
-    def __call__(self, value: Any) -> Any:
-        """``value`` without what is of this run only."""
-        if isinstance(value, dict):
-            value = (
-                {**value, "metadata": self._meta(value["metadata"])}
-                if isinstance(value.get("metadata"), dict)
-                else value
-            )
-            return {
-                self._text(key): self._field(key, item)
-                for key, item in sorted(value.items())
-                if key not in _UNTRACKED
-            }
-        if isinstance(value, list):
-            return [self(item) for item in value]
-        return self._text(value) if isinstance(value, str) else value
-
-    def _meta(self, meta: Json) -> Json:
-        if uid := meta.get("uid"):
-            self._known.setdefault(uid, f"UID of {self._text(meta.get('name') or '')}")
-        if "resourceVersion" in meta:
-            meta = {
-                **meta,
-                "resourceVersion": self._version(meta.get("uid", ""), meta["resourceVersion"]),
-            }
-        return meta
-
-    def _version(self, uid: str, version: str) -> str:
-        if not uid:
-            return "VERSION"
-        seen = self._versions.setdefault(uid, [])
-        if version not in seen:
-            seen.append(version)
-        return f"version {seen.index(version) + 1}"
-
-    def _field(self, key: str, value: Any) -> Any:
-        if value and key in _TIMES:
-            return "TIME"
-        if value and key in _OPAQUE and value != "None":
-            return key.upper()
-        if key == "clusterIPs":
-            return ["CLUSTERIP" for _ in value]
-        if value and key == "continue":
-            return "CONTINUE"
-        if key == "cells":
-            return [_AGE.sub("AGE", c) if isinstance(c, str) else c for c in map(self, value)]
-        if key == "message" and isinstance(value, str):
-            return _NUMBER.sub("N", _QUOTED.sub("OBJECT ", self._text(value)))
-        return self(value)
-
-    def _text(self, text: str) -> str:
-        for known, name in self._known.items():
-            text = text.replace(known, name)
-        return text

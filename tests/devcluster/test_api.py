@@ -274,7 +274,7 @@ def test_put_creates_a_lease_that_is_missing(api: Plain) -> None:
     [
         ({"metadata": {"name": "x"}}, 400, "the name of the object (x) does not match the name on"),
         ({"metadata": None}, 400, "the name of the object (c based on URL) was undeterminable"),
-        ({"metadata": {"namespace": "x"}}, 400, "the namespace of the object (x) does not match"),
+        ({"metadata": {"namespace": "x"}}, 400, "the namespace of the provided object does not"),
         ({"metadata": {"uid": "x"}}, 422, 'ConfigMap "c" is invalid: metadata.uid: Invalid value'),
         ({"kind": "Secret"}, 422, ' "" is invalid: patch: Invalid value: "{'),
         ({"data": {"a": 1}}, 422, ' "" is invalid: patch: Invalid value: "{'),

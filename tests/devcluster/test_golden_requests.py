@@ -15,7 +15,8 @@ import pytest
 
 from gm.api.meta import Json
 from tests.cluster.cluster import Cluster
-from tests.devcluster.golden_requests import STEPS, ask
+from tests.devcluster.asking import ask
+from tests.devcluster.golden_requests import STEPS
 
 ROOT = Path(__file__).parents[2]
 RECORDED: dict[str, Json] = json.loads((ROOT / "tests" / "golden" / "apiserver.json").read_text())[

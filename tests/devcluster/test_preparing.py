@@ -82,10 +82,18 @@ def test_an_update_that_changes_nothing_changes_nothing() -> None:
     old["metadata"] |= {"creationTimestamp": "2024-01-01T00:00:00Z", "generation": 3}
     new = copy.deepcopy(old)
     new["metadata"] |= {"generation": 9, "creationTimestamp": None, "selfLink": "x"}
-    new["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
     new["status"] = {"phase": "Running"}
     assert PODS.prepare_update(new, old) == []
     assert new == old
+
+
+@pytest.mark.parametrize("field", ["uid", "deletionTimestamp"])
+def test_what_the_server_says_once_can_not_be_said_anew(field: str) -> None:
+    """Refused, as upstream does, and not passed over."""
+    new = copy.deepcopy(old := pod())
+    new["metadata"][field] = "2024-01-01T00:00:00Z"
+    with pytest.raises(StatusError, match=f"metadata.{field}: .*: field is immutable"):
+        PODS.prepare_update(new, old)
 
 
 def test_the_status_path_writes_status_and_metadata_only() -> None:

@@ -210,6 +210,16 @@ def test_little_of_a_pod_can_change() -> None:
     containers = old["spec"]["containers"]
     assert change(containers=[{**containers[0], "image": "j"}], activeDeadlineSeconds=5) == []
     assert change(tolerations=[*old["spec"]["tolerations"], {"operator": "Exists"}]) == []
+    old["spec"]["activeDeadlineSeconds"] = 5
+    assert change(activeDeadlineSeconds=4) == []
+    field = "spec.activeDeadlineSeconds: Invalid value: "
+    assert change(activeDeadlineSeconds=6) == [
+        f"{field}6: must be less than or equal to previous value"
+    ]
+    assert change(activeDeadlineSeconds=None) == [
+        f"{field}null: must not update from a positive integer to nil value"
+    ]
+    del old["spec"]["activeDeadlineSeconds"]
     assert change(containers=[*containers, {**C, "name": "d"}]) == [
         "spec.containers: Forbidden: pod updates may not add or remove containers"
     ]
