@@ -72,7 +72,8 @@ class EndpointsController(Controller[ObjectKey]):
 
     def _selected(self, namespace: str, selector: dict[str, str]) -> list[Record]:
         """The pods that ``selector`` matches, in order."""
-        held = [self._labelled.get((namespace, *pair), set()) for pair in selector.items()]
+        nobody: set[ObjectKey] = set()
+        held = [self._labelled.get((namespace, *pair), nobody) for pair in selector.items()]
         pods = (self.store.table("pods").get(key) for key in sorted(min(held, key=len)))
         return [pod for pod in pods if pod is not None and match_labels(selector, pod.labels)]
 
