@@ -74,7 +74,8 @@ class EndpointsController(Controller[ObjectKey]):
         """The pods that ``selector`` matches, in order."""
         nobody: set[ObjectKey] = set()
         held = [self._labelled.get((namespace, *pair), nobody) for pair in selector.items()]
-        pods = (self.store.table("pods").get(key) for key in sorted(min(held, key=len)))
+        fewest = min(held, key=len)
+        pods = (self.store.table("pods").get(key) for key in sorted(fewest))
         return [pod for pod in pods if pod is not None and match_labels(selector, pod.labels)]
 
     def _remove(self, plural: str, key: ObjectKey) -> None:
