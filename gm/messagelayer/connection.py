@@ -93,6 +93,7 @@ class Connection(asyncio.Protocol):
         "_session",
         "_tail",
         "_timer",
+        "_timer_at",
         "_transport",
         "_written",
         "node",
@@ -115,7 +116,9 @@ class Connection(asyncio.Protocol):
         self._malformed: Allowance | None = None
         self._opened_at = 0.0
         self._written = 0
-        self._timer: asyncio.TimerHandle | None = None
+        # uvloop makes a plain handle, which knows no time, of a deadline that has passed.
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0
         self._pump_handle: asyncio.Handle | None = None
 
     # What asyncio calls.
@@ -355,9 +358,10 @@ class Connection(asyncio.Protocol):
             return
         when = self._deadline()
         if self._timer is not None and not self._timer.cancelled():
-            if self._timer.when() <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
+        self._timer_at = when
         self._timer = self._loop.call_at(when, self._on_timer)
 
     def _deadline(self) -> float:

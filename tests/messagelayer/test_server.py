@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import random
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -722,3 +723,34 @@ def test_the_same_under_uvloop() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario())
+
+
+def test_deadline_that_has_passed_harms_no_connection_under_uvloop_P0_006() -> None:
+    """A loop that was busy for long: uvloop's handle of a timer that is due knows no time.
+
+    Found by benchmarks/chaos_edges.py.
+    """
+
+    async def late() -> None:
+        hub = open_hub()
+        faults: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        async with (
+            serving(hub, ping_interval_seconds=0.1, ping_timeout_seconds=5) as server,
+            Edge.connected(server.port, NODE) as edge,
+        ):
+            await until(lambda: bool(hub.nodes()))
+            (connection,) = server._connections
+            for _ in range(5):
+                time.sleep(0.15)  # the ping is overdue when what has come is looked at
+                if connection._timer is not None:
+                    connection._timer.cancel()
+                connection._arm()
+                connection._arm()
+                await (await edge.connection.ping())
+            hub.put(NODE, desired("d"))
+            await edge.wait_for(lambda: "d" in names(edge))
+        assert not faults
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(late())
