@@ -33,15 +33,22 @@ from holding_proxy import Exchange, Fate, HoldingProxy
 
 from gm.api.core import Pod, Service
 from gm.api.meta import Json, controller_of
-from gm.api.resources import DATASETS, FEDERATED_LEARNING_JOBS, MODELS, PODS, SERVICES
+from gm.api.resources import (
+    DATASETS,
+    FEDERATED_LEARNING_JOBS,
+    MODELS,
+    NAMESPACES,
+    PODS,
+    SERVICES,
+)
 from gm.kube.client import Client
 from gm.kube.informer import Informer
 from gm.kube.lister import Event, EventType
 from gm.local.directory import StateDirectory
 from gm.local.lifeline import LIFELINE
 from gm.local.network import LoopbackNetwork
-from gm.local.supervisor import last_line, supervising
-from gm.local.system import apiserver_program, ensure_namespace, install_crds, node_program
+from gm.local.supervisor import supervising
+from gm.local.system import System, apiserver_program, install_crds, node_program
 
 NAMESPACE = "chaos"
 NODES = ("cloud", "edge1", "edge2")
@@ -86,7 +93,7 @@ class Gm:
         read_end, write_end = os.pipe()
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gm", "run", "--config", str(self._config)),
+                *(sys.executable, "-P", "-m", "gm", "run", "--config", str(self._config)),
                 env={**os.environ, LIFELINE: f"{os.getpid()}:{write_end}"},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -125,7 +132,8 @@ class Gm:
     @property
     def last_word(self) -> str:
         """The last line of its log."""
-        return last_line(self._log)
+        lines = self._log.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.strip()), "")[-500:]
 
 
 class _Life(msgspec.Struct):
@@ -232,7 +240,7 @@ def job(name: str, journal: Path) -> Json:
 
 async def references(client: Client, roots: Path) -> None:
     """What all jobs refer to."""
-    await ensure_namespace(client, NAMESPACE)
+    await client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     _, *edges = NODES
     model: Json = {"metadata": {"name": "m"}, "spec": {"url": "/models/m", "format": "npz"}}
     bodies = [(MODELS, model)]
@@ -420,12 +428,17 @@ async def _odd_statuses(client: Client) -> list[str]:
 async def system(directory: StateDirectory, network: LoopbackNetwork) -> AsyncIterator[Path]:
     """API server and nodes; gives the path of GM's log after all is up."""
     async with supervising(pid_file=directory.pids, say=say) as supervisor:
-        await supervisor.start(apiserver_program(directory, network, 6443))
+        await supervisor.start(apiserver_program(directory, network, 6443, keep=False))
         await install_crds(directory.kubeconfig)
-        async with asyncio.TaskGroup() as starts:
-            for number, name in enumerate(NODES):
-                program = node_program(directory, network, name, number)
-                starts.create_task(supervisor.start(program))
+        found = System(
+            directory=directory,
+            network=network,
+            supervisor=supervisor,
+            nodes=NODES,
+            kubeconfig=directory.kubeconfig,
+        )
+        programs = (node_program(found, name, number) for number, name in enumerate(NODES))
+        await supervisor.start(*programs)
         yield directory.logs / "gm.log"
 
 
