@@ -10,7 +10,7 @@ import yaml
 
 from gm.api.meta import Json
 from gm.devcluster import protobuf
-from gm.devcluster.gojson import explain
+from gm.devcluster.gojson import explain, is_halved, readable
 from gm.devcluster.schema import join
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 
@@ -93,7 +93,7 @@ def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
         raise _unrecognised(kind, why, b"")
     try:
         parsed = json.loads(
-            body, object_pairs_hook=_Pairs, parse_float=_number, parse_constant=_refuse
+            readable(body), object_pairs_hook=_Pairs, parse_float=_number, parse_constant=_refuse
         )
     except (ValueError, RecursionError) as exc:
         raise _unrecognised(
@@ -143,6 +143,14 @@ class _Loader(yaml.SafeLoader):
             seen.add(text)
         return super().construct_mapping(node, deep)
 
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """A scalar; here, because PyYAML takes escapes of surrogates, which nobody can encode."""
+        value = super().construct_scalar(node)
+        if is_halved(str(value)):
+            line = node.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line}: found invalid Unicode character escape code")
+        return value
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
@@ -154,12 +162,11 @@ _Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def _decode_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:
-    loader = _Loader(body)
     try:
+        loader = _Loader(body)
         value = loader.get_single_data()
     except yaml.YAMLError as exc:
         problem = " ".join(str(exc).split())
         raise _unrecognised(kind, f"yaml parse error: {problem}", body) from exc
-    finally:
-        loader.dispose()
+    loader.dispose()
     return value, loader.duplicates

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-__all__ = ["explain", "type_name"]
+__all__ = ["explain", "is_halved", "readable", "type_name"]
 
 _KEY = "looking for beginning of object key string"
 _CONTEXT = {
@@ -15,16 +16,42 @@ _CONTEXT = {
     "Extra data": "after top-level value",
     "Illegal trailing comma before end of object": _KEY,
     "Illegal trailing comma before end of array": "looking for beginning of value",
+    "Unexpected UTF-8 BOM (decode using utf-8-sig)": "looking for beginning of value",
 }
+_REPLACEMENT = "\ufffd"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# After an even number of backslashes: the escape of a pair of surrogates, or that of one alone.
+_ESCAPED_SURROGATE = re.compile(
+    r"(?<!\\)((?:\\\\)*)"
+    r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_PAIR_LENGTH = len(r"\ud83d\ude00")
+
+
+def readable(body: bytes) -> str:
+    """JSON as text; U+FFFD for each byte that is no UTF-8 and for each surrogate without a mate.
+
+    What is decoded from it can always be encoded again.
+    """
+    text = _SURROGATE.sub(_REPLACEMENT, body.decode(errors="surrogateescape"))
+    return _ESCAPED_SURROGATE.sub(_mended, text) if "\\u" in text else text
+
+
+def is_halved(text: str) -> bool:
+    """Whether there are surrogates in ``text``, so that it can not be encoded."""
+    return _SURROGATE.search(text) is not None
+
+
+def _mended(match: re.Match[str]) -> str:
+    before, escape = match.groups()
+    return match[0] if len(escape) == _PAIR_LENGTH else before + _REPLACEMENT
 
 
 def explain(body: bytes) -> str:
     """Why ``body`` is no JSON; empty if it is."""
     try:
-        text = body.decode()
+        text = body.decode(errors="surrogateescape")
         json.loads(text)
-    except UnicodeDecodeError:
-        return "invalid UTF-8"
     except RecursionError:
         return "exceeded max depth"
     except json.JSONDecodeError as error:
@@ -62,6 +89,8 @@ def _innermost(text: str) -> str:
 
 
 def _quoted(letter: str) -> str:
+    if letter == "\ufeff" or _SURROGATE.match(letter):  # shown by its first byte, as Go does
+        letter = chr(letter.encode(errors="surrogateescape")[0])
     return {"'": r"'\''", '"': "'\"'"}.get(letter, repr(letter))
 
 

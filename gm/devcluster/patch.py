@@ -10,7 +10,7 @@ import jsonpatch
 import msgspec
 from jsonpointer import JsonPointer, JsonPointerException
 
-from gm.devcluster.gojson import explain, type_name
+from gm.devcluster.gojson import explain, readable, type_name
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 from gm.devcluster.strategic import PatchSchema, strategic_merge
 
@@ -107,7 +107,7 @@ def check_type(content_type: str, schema: PatchSchema | None) -> None:
 def decode(body: bytes) -> Any:
     """The patch in a request's body. Raises: StatusError (400)."""
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(readable(body))
     except (msgspec.DecodeError, RecursionError) as error:
         raise bad_request(f"error decoding patch: {explain(body) or error}") from None
 

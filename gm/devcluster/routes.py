@@ -24,7 +24,7 @@ class Target:
 
 def parse_path(raw_path: str) -> Target | None:
     """What ``/api/v1/...`` or ``/apis/GROUP/VERSION/...`` names; None for other paths."""
-    parts = [unquote(part) for part in raw_path.strip("/").split("/")]
+    parts = unquote(raw_path).strip("/").split("/")  # in this order, as upstream's routes do
     match parts:
         case ["api", version, plural, *rest]:
             group = ""

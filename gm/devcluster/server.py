@@ -15,7 +15,7 @@ from gm.devcluster.documents import Documents
 from gm.devcluster.handlers import Handlers
 from gm.devcluster.registry import Registry
 from gm.devcluster.routes import parse_path
-from gm.devcluster.status import StatusError, internal
+from gm.devcluster.status import StatusError, bad_request, internal
 from gm.devcluster.watch import cut
 
 __all__ = ["Server"]
@@ -76,7 +76,7 @@ class Server:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return self._probe(path)
-        given = request.headers.get("Authorization", "").encode()
+        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, self._token):
             raise _UNAUTHORIZED
         if (document := self._documents.respond(request)) is not None:
@@ -87,11 +87,13 @@ class Server:
         info = self._registry.lookup(target.group, target.version, target.plural)
         if info is None:
             return _no_page()
+        _check_name(target.name)
         return await self._handlers.handle(request, info, target)
 
     def _check_host(self, request: web.BaseRequest) -> None:
         """A web page that rebinds its name to our address must get nothing."""
-        host = request.headers.get("Host", "")
+        sent = request.headers.get("Host", "").encode(errors="surrogateescape")
+        host = sent.decode(errors="replace")
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if name.strip("[]").lower() not in self._hosts:
             message = f"this server is not {name!r}; call it by the address in its kubeconfig"
@@ -104,6 +106,13 @@ class Server:
         if path.startswith("/readyz") and not self.is_ready:
             return web.Response(text="starting", status=500)
         return web.Response(text="ok")
+
+
+def _check_name(name: str) -> None:
+    """Raises: StatusError (400) for what can not be part of a path, whether it exists or not."""
+    why = f"may not be '{name}'" if name in (".", "..") else "may not contain '%'"
+    if name in (".", "..") or "%" in name:
+        raise bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
 def _no_page() -> web.Response:

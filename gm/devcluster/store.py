@@ -37,6 +37,12 @@ __all__ = [
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 _EPOCH = 1_700_000_000.0
+_LOG_BYTES = 32 * 1024 * 1024
+"""How much JSON the log of a kind holds, unless its newest changes alone are more.
+
+With the decoded objects and the watch events made of it, memory is some three times that.
+"""
+_LEAST_CHANGES = 10
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -147,6 +153,7 @@ class Table:
         self._records: dict[ObjectKey, Record] = {}
         self._keys: list[ObjectKey] = []  # sorted
         self._log: list[Change] = []
+        self._log_bytes = 0
         self._compacted = store.first  # every change after this revision is in the log
         self._listeners: set[asyncio.Event] = set()
 
@@ -204,7 +211,7 @@ class Table:
         """
         revision = self._store.next_revision()
         meta = {**obj["metadata"], "resourceVersion": str(revision)}
-        record = Record(key, {**obj, "metadata": meta}, revision)
+        record = _encodable(Record(key, {**obj, "metadata": meta}, revision))
         previous = self._records.get(key)
         if previous is None:
             bisect.insort(self._keys, key)
@@ -214,12 +221,13 @@ class Table:
 
     def remove(self, key: ObjectKey, last: dict[str, Any] | None = None) -> Record:
         """Delete an object. ``last`` is the state that watchers see, by default the stored one."""
-        previous = self._records.pop(key)
-        del self._keys[bisect.bisect_left(self._keys, key)]
+        previous = self._records[key]
         revision = self._store.next_revision()
         obj = previous.object if last is None else last
         meta = {**obj["metadata"], "resourceVersion": str(revision)}
-        record = Record(key, {**obj, "metadata": meta}, revision)
+        record = _encodable(Record(key, {**obj, "metadata": meta}, revision))
+        del self._records[key]
+        del self._keys[bisect.bisect_left(self._keys, key)]
         self._append(Change("DELETED", self.name, record, previous))
         return record
 
@@ -243,15 +251,38 @@ class Table:
 
     def _append(self, change: Change) -> None:
         self._log.append(change)
+        self._log_bytes += len(change.record.encoded)
         self._store.keep(change)
-        # Trimmed in large steps: cutting the head off a list costs its length.
-        if len(self._log) >= 2 * self._window:
-            surplus = len(self._log) - self._window
-            self._compacted = self._log[surplus - 1].revision
-            del self._log[:surplus]
+        self._trim()
         for wake in self._listeners:
             wake.set()
         self._store.notify()
+
+    def _trim(self) -> None:
+        """Forget old changes; in large steps, as cutting the head off a list costs its length."""
+        surplus = 0
+        if len(self._log) >= 2 * self._window:
+            surplus = len(self._log) - self._window
+        if self._log_bytes > _LOG_BYTES:
+            surplus = max(surplus, self._too_large())
+        if surplus:
+            self._compacted = self._log[surplus - 1].revision
+            self._log_bytes -= sum(len(c.record.encoded) for c in self._log[:surplus])
+            del self._log[:surplus]
+
+    def _too_large(self) -> int:
+        """How many of the oldest changes must go for the others to be half of what is allowed."""
+        size, surplus = self._log_bytes, 0
+        while size > _LOG_BYTES // 2 and surplus < len(self._log) - _LEAST_CHANGES:
+            size -= len(self._log[surplus].record.encoded)
+            surplus += 1
+        return surplus
+
+
+def _encodable(record: Record) -> Record:
+    """Encodes ``record``, before anything is changed: what fails here must never be stored."""
+    _ = record.encoded
+    return record
 
 
 def _within(keys: list[ObjectKey], namespace: str) -> list[ObjectKey]:

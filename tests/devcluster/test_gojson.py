@@ -27,7 +27,8 @@ from gm.devcluster.gojson import explain, type_name
         (b"{} x", "invalid character 'x' after top-level value"),
         (b"{\"a\":'b'}", "invalid character '\\'' looking for beginning of value"),
         (b'"\x01"', "invalid character '\\x01' in string literal"),
-        (b"\xff", "invalid UTF-8"),
+        (b"\xff", "invalid character 'ÿ' looking for beginning of value"),
+        (b"\xef\xbb\xbf{}", "invalid character 'ï' looking for beginning of value"),
         (b"[" * 100_000, "exceeded max depth"),
     ],
 )

@@ -18,7 +18,7 @@ def _core(**fields: str) -> Target:
         ("/api/v1/namespaces/ns/pods", _core(namespace="ns")),
         ("/api/v1/namespaces/ns/pods/p", _core(namespace="ns", name="p")),
         ("/api/v1/namespaces/ns/pods/p/log", _core(namespace="ns", name="p", subresource="log")),
-        ("/api/v1/namespaces/ns/pods/a%2Fb", _core(namespace="ns", name="a/b")),
+        ("/api/v1/namespaces/ns/pods/a%2Fb", _core(namespace="ns", name="a", subresource="b")),
         ("/api/v1/namespaces", _core(plural="namespaces")),
         ("/api/v1/namespaces/ns", _core(plural="namespaces", name="ns")),
         (

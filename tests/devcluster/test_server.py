@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 
 import aiohttp
 import pytest
+import yarl
 
 from gm.devcluster.registry import Registry
 from gm.devcluster.server import Server
@@ -21,6 +23,21 @@ async def test_without_the_token_there_is_no_answer(http: Http, authorization: s
     answer = await http("GET", "/api/v1/pods", headers={"Authorization": authorization})
     assert answer.status == 401
     assert answer.json["reason"] == "Unauthorized"
+
+
+@pytest.mark.parametrize("header", [b"Authorization: Bearer \xff", b"Host: \xff"])
+async def test_headers_of_any_bytes_are_refused_and_no_failure(http: Http, header: bytes) -> None:
+    """They are compared as bytes, and shown as far as they are text."""
+    url = yarl.URL(http.server.url)
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(url.host, url.port, ssl=tls)
+    host = b"" if header.startswith(b"Host") else b"Host: localhost\r\n"
+    writer.write(b"GET /api/v1/pods HTTP/1.1\r\n%bConnection: close\r\n%b\r\n\r\n" % (host, header))
+    status = (await reader.read()).split(b" ", 2)[1]
+    writer.close()
+    await writer.wait_closed()
+    assert status == (b"403" if header.startswith(b"Host") else b"401")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/etcd"])

@@ -166,3 +166,45 @@ def test_record_shortcuts() -> None:
     assert (bare.uid, bare.labels, bare.is_deleting) == ("", {}, False)
     full = Record(_key("a"), {"metadata": {"labels": {"x": "y"}, "deletionTimestamp": "t"}}, 1)
     assert (full.labels, full.is_deleting) == ({"x": "y"}, True)
+
+
+def test_what_can_not_be_encoded_is_not_stored() -> None:
+    """Otherwise every list, and the state file, would fail on it for ever."""
+    store = Store(first=0)
+    table = store.table("xs")
+    bad = {**_obj("a"), "spec": "\ud800"}
+    with pytest.raises(UnicodeEncodeError):
+        table.put(_key("a"), bad)
+    assert (len(table), table.keys(), table.changes(0)) == (0, [], [])
+    table.put(_key("a"), _obj("a"))
+    with pytest.raises(UnicodeEncodeError):
+        table.put(_key("a"), bad)
+    with pytest.raises(UnicodeEncodeError):
+        table.remove(_key("a"), bad)
+    assert [r.object["spec"] for r in table.records()] == [{"n": 0}]
+    assert len(table.changes(0)) == 1
+
+
+def test_the_log_is_bounded_in_bytes_and_says_what_is_lost() -> None:
+    """A large object that changes often must not fill the memory."""
+    table = Store(first=0).table("xs")
+    large = "x" * 900_000
+    for number in range(400):
+        table.put(_key("a"), {**_obj("a"), "spec": {"n": number, "text": large}})
+    with pytest.raises(Expired) as caught:
+        table.changes(0)
+    kept = table.changes(caught.value.oldest)
+    assert len(kept) >= 10
+    assert sum(len(change.record.encoded) for change in kept) <= 32 * 1024 * 1024
+    assert kept[-1].revision == table.revision == 400
+    assert [c.revision for c in kept] == list(range(caught.value.oldest + 1, 401))
+
+
+def test_the_newest_changes_are_kept_however_large_they_are() -> None:
+    """A watch that is close behind need not list again."""
+    table = Store(first=0).table("xs")
+    for number in range(12):
+        table.put(_key(f"a{number}"), {**_obj("a"), "spec": "x" * 4_000_000})
+    assert len(table.changes(2)) == 10
+    with pytest.raises(Expired):
+        table.changes(1)
