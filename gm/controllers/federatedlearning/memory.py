@@ -16,7 +16,7 @@ from gm.controllers.federatedlearning.obstacles import host_ports
 from gm.controllers.stored import OwnWrites
 from gm.kube.lister import Event, EventType, Lister, Stored
 
-__all__ = ["ChildCache", "Departed", "HostPortUsers"]
+__all__ = ["ChildCache", "Departed", "Endings", "HostPortUsers"]
 
 T = TypeVar("T", Pod, Service)
 
@@ -95,24 +95,76 @@ class ChildCache(Generic[T]):
         self._deleted = {k: v for k, v in self._deleted.items() if v[0] >= moment}
 
 
+class Endings:
+    """Of pods that exist: whether each ended by itself, or was asked to go before it did.
+
+    The order of what the API server told decides: times in objects are whole seconds, and each
+    node has a clock of its own.
+    """
+
+    def __init__(self) -> None:
+        self._alone: dict[str, bool] = {}
+
+    def note(self, event: Event[Pod]) -> bool | None:
+        """Call it with every event. Returns: what is known of the event's pod."""
+        pod = event.new or event.old
+        if pod is None:
+            return None
+        has_ended = pod.view.status.phase in ("Succeeded", "Failed")
+        is_leaving = pod.view.metadata.deletion_timestamp is not None
+        if has_ended and not is_leaving:
+            self._alone[pod.uid] = True  # this proves it, whatever was thought before
+        elif is_leaving and not has_ended:
+            self._alone.setdefault(pod.uid, False)
+        if event.type is EventType.DELETED:
+            return self._alone.pop(pod.uid, None)
+        return self._alone.get(pod.uid)
+
+    def removing(self, uid: str) -> None:
+        """We are about to delete the pod with ``uid``, of which no end is known."""
+        self._alone.setdefault(uid, False)
+
+    def of(self, pods: Iterable[Stored[Pod]]) -> dict[str, bool]:
+        """What is known of ``pods``."""
+        return {pod.uid: self._alone[pod.uid] for pod in pods if pod.uid in self._alone}
+
+
 class Departed:
     """The last known states of pods that are gone, until their job's status remembers them."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, dict[str, Stored[Pod]]] = {}
+        self._pods: dict[str, dict[str, tuple[Stored[Pod], bool | None]]] = {}
+        self._owners: dict[ObjectKey, set[str]] = {}
 
-    def add(self, pod: Stored[Pod]) -> None:
-        """``pod`` was deleted; nothing to remember of a pod without a controller."""
+    def add(self, pod: Stored[Pod], ended_alone: bool | None = None) -> None:
+        """``pod`` was deleted; nothing to remember of a pod without a controller.
+
+        ``ended_alone`` is what :class:`Endings` knows of it.
+        """
         owner = controller_of(pod.view.metadata)
         if owner is not None:
             pods = self._pods.setdefault(owner.uid, {})
-            pods[pod.uid] = pod
+            pods[pod.uid] = pod, ended_alone
+            self._owners.setdefault(ObjectKey(pod.key.namespace, owner.name), set()).add(owner.uid)
             while len(pods) > _MAX_DEPARTED:
                 del pods[next(iter(pods))]
 
     def of(self, uid: str) -> tuple[Stored[Pod], ...]:
         """Those of the job with ``uid``."""
-        return tuple(self._pods.get(uid, {}).values())
+        return tuple(pod for pod, _ in self._pods.get(uid, {}).values())
+
+    def endings(self, uid: str) -> dict[str, bool]:
+        """What was seen of how those of the job with ``uid`` ended."""
+        known = self._pods.get(uid, {})
+        return {pod: alone for pod, (_, alone) in known.items() if alone is not None}
+
+    def keep_only(self, owner: ObjectKey, uid: str | None) -> None:
+        """The owner of that name has ``uid`` now, or is gone: its predecessors do not matter."""
+        for known in self._owners.pop(owner, set()):
+            if known != uid:
+                self._pods.pop(known, None)
+            elif known in self._pods:
+                self._owners[owner] = {known}
 
     def forget(self, uid: str, pods: Iterable[Stored[Pod]] | None = None) -> None:
         """The job's status tells of ``pods`` now; without them: the job is gone."""

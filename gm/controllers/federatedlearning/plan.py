@@ -138,7 +138,8 @@ def plan(world: World) -> Plan:
         remake_max_seconds=world.settings.remake_max_seconds,
     )
     states = tuple(
-        state_of(w, playing[w.id], departed[w.id], memory.get(w.name), limits) for w in workers
+        state_of(w, playing[w.id], departed[w.id], memory.get(w.name), limits, world.endings)
+        for w in workers
     )
     verdict = judge(world, states, status)
     try:

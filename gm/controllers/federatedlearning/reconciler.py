@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from gm.api.core import Node, Pod, Secret, Service
 from gm.api.meta import Json, ObjectKey, controller_of
-from gm.api.resources import FEDERATED_LEARNING_JOBS, SECRETS
+from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SECRETS
 from gm.api.sedna import Dataset, FederatedLearningJob, Model
 from gm.controllers.base import Result
 from gm.controllers.conditions import now, status_of, status_patch
 from gm.controllers.federatedlearning.children_io import ChildWriter, Outcome
-from gm.controllers.federatedlearning.memory import ChildCache, Departed, HostPortUsers
-from gm.controllers.federatedlearning.plan import Plan, plan, status_with
+from gm.controllers.federatedlearning.memory import ChildCache, Departed, Endings, HostPortUsers
+from gm.controllers.federatedlearning.plan import Deletion, Plan, plan, status_with
 from gm.controllers.federatedlearning.references import names_of
 from gm.controllers.federatedlearning.status import is_minor, notices
 from gm.controllers.federatedlearning.unreadable import tell_unreadable
@@ -82,6 +82,7 @@ class JobReconciler:
         self._pods: ChildCache[Pod] = ChildCache(caches.pods.lister)
         self._services: ChildCache[Service] = ChildCache(caches.services.lister)
         self._departed = Departed()
+        self._endings = Endings()
         self._children = ChildWriter(
             client,
             self._pods,
@@ -119,8 +120,9 @@ class JobReconciler:
 
     async def _on_pod(self, event: Event[Pod]) -> None:
         is_news = self._pods.seen(event)
+        ended_alone = self._endings.note(event)
         if event.type is EventType.DELETED and event.old is not None:
-            self._departed.add(event.old)
+            self._departed.add(event.old, ended_alone)
         for key in self._host_ports.note(event):
             self._queue.add(key)
         if is_news:
@@ -173,6 +175,7 @@ class JobReconciler:
             await tell_unreadable(self._client, self._recorder, key, why)
             return Result()
         job = self._written.newest(self._caches.jobs.lister.get(key))
+        self._departed.keep_only(key, job.uid if job is not None else None)
         if job is None or job.view.metadata.deletion_timestamp is not None:
             return Result()  # owner references let the garbage collector remove the children
         secrets: dict[str, Secret | None] = {}
@@ -200,7 +203,7 @@ class JobReconciler:
             if decided.delete:
                 # what these pods told must not be forgotten with them
                 job = await self._write_status(job, decided, secrets) or job
-                await self._children.delete(decided.delete)
+                await self._delete(decided.delete)
             await self._children.patch(decided.patch)
             if not decided.create:
                 if not (decided.delete or decided.patch):
@@ -250,7 +253,7 @@ class JobReconciler:
 
     async def _finish(self, job: Stored[FederatedLearningJob], decided: Plan) -> Result:
         """The job is over: remove what is left, touch nothing else."""
-        await self._children.delete(decided.delete)
+        await self._delete(decided.delete)
         if decided.delete_job:
             logger.info("job deleted", extra={"reason": "ttlSecondsAfterFinished"})
             with contextlib.suppress(NotFound, Conflict):
@@ -266,6 +269,15 @@ class JobReconciler:
         if decided.requeue_at is None:
             return Result()
         return Result(requeue_after_seconds=_seconds_until(decided.requeue_at))
+
+    async def _delete(self, deletions: Sequence[Deletion]) -> None:
+        pods = self._caches.pods.lister
+        for deletion in deletions:
+            known = pods.get(deletion.key) if deletion.resource == PODS else None
+            # one that no cache shows would be remembered for ever
+            if known is not None and known.uid == deletion.uid:
+                self._endings.removing(deletion.uid)
+        await self._children.delete(deletions)
 
     def _tell_created(self, job: Stored[FederatedLearningJob], created: list[str]) -> None:
         """One event for all that one pass created."""
@@ -289,6 +301,7 @@ class JobReconciler:
 
     def _world(self, job: Stored[FederatedLearningJob], secrets: dict[str, Secret | None]) -> World:
         caches, namespace = self._caches, job.key.namespace
+        pods = self._pods.owned_by(job.uid)
         names = names_of(job.view)
         models = {n: caches.models.lister.get(ObjectKey(namespace, n)) for n in names.models}
         datasets = {n: caches.datasets.lister.get(ObjectKey(namespace, n)) for n in names.datasets}
@@ -296,8 +309,9 @@ class JobReconciler:
             now=self._clock(),
             job=job,
             settings=self._settings,
-            pods=self._pods.owned_by(job.uid),
+            pods=pods,
             departed=self._departed.of(job.uid),
+            endings=self._endings.of(pods) | self._departed.endings(job.uid),
             services=self._services.owned_by(job.uid),
             models={n: model.view for n, model in models.items() if model is not None},
             datasets={n: dataset.view for n, dataset in datasets.items() if dataset is not None},

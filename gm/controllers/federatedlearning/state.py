@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -103,12 +103,16 @@ def state_of(
     departed: Sequence[Stored[Pod]],
     memory: WorkerStatus | None,
     limits: Limits,
+    endings: Mapping[str, bool],
 ) -> WorkerState:
-    """What is known of ``worker``; ``memory`` is its entry in the job's status, if any."""
+    """What is known of ``worker``; ``memory`` is its entry in the job's status, if any.
+
+    ``endings``: see :func:`ended_on_its_own`.
+    """
     living = [p for p in pods if p.view.metadata.deletion_timestamp is None]
     leaving = tuple(p for p in pods if p.view.metadata.deletion_timestamp is not None)
     pod = min(living, key=_preference) if living else None
-    counts = [restarts_with(p) for p in (*([pod] if pod else ()), *leaving, *departed)]
+    counts = [restarts_with(p, endings) for p in (*([pod] if pod else ()), *leaving, *departed)]
     restarts = max([memory.restarts or 0 if memory else 0, *counts])
     node = _node(worker, pod, leaving, departed, memory)
     state = WorkerState(
@@ -121,29 +125,38 @@ def state_of(
         is_outdated=pod is not None and _is_outdated(pod, worker),
     )
     if pod is None:
-        return _without_pod(state, departed, memory, limits)
+        return _without_pod(state, departed, memory, limits, endings)
     return _with_pod(state, pod.view, memory, limits)
 
 
-def ended_on_its_own(pod: Pod) -> bool:
+def ended_on_its_own(pod: Stored[Pod], endings: Mapping[str, bool]) -> bool:
     """Whether ``pod`` ended before anybody asked for its removal.
 
     A pod that is being deleted ends too: with success if it takes SIGTERM well. That says
-    nothing about its work.
+    nothing about its work. ``endings`` tells, by uid, of pods whose end and removal were seen in
+    their order.
     """
-    if _pod_phase(pod) not in (Phase.SUCCEEDED, Phase.FAILED):
+    view = pod.view
+    if _pod_phase(view) not in (Phase.SUCCEEDED, Phase.FAILED):
         return False
-    asked, finished = pod.metadata.deletion_requested, _finished_at(pod)
-    return asked is None or finished is None or finished <= asked
+    asked, finished = view.metadata.deletion_requested, _finished_at(view)
+    if asked is None:
+        return True
+    if pod.uid in endings:
+        return endings[pod.uid]
+    # Nobody looked (GM was down, or a watch broke): times must tell, in whole seconds. What ended
+    # in the second of the request, or at an unknown time, counts as removed: to run a worker again
+    # costs time, a success that was none would cost the model, and nobody would notice.
+    return finished is not None and finished < asked
 
 
-def restarts_with(pod: Stored[Pod]) -> int:
+def restarts_with(pod: Stored[Pod], endings: Mapping[str, bool]) -> int:
     """Restarts of the worker up to and including ``pod``."""
     view = pod.view
     before = (view.metadata.annotations or {}).get(RESTARTS_ANNOTATION, "0")
     total = int(before) if before.isdecimal() else 0
     total += sum(status.restart_count or 0 for status in _statuses(view))
-    failed = _pod_phase(view) == Phase.FAILED and ended_on_its_own(view)
+    failed = _pod_phase(view) == Phase.FAILED and ended_on_its_own(pod, endings)
     return total + (failed and not _is_disruption(view))
 
 
@@ -152,10 +165,12 @@ def _without_pod(
     departed: Sequence[Stored[Pod]],
     memory: WorkerStatus | None,
     limits: Limits,
+    endings: Mapping[str, bool],
 ) -> WorkerState:
     # a pod that was replaced because the spec changed may have succeeded, but at another task
     gone = [p for p in (*state.leaving, *departed) if not _is_outdated(p, state.worker)]
-    if any(_pod_phase(p.view) == Phase.SUCCEEDED and ended_on_its_own(p.view) for p in gone):
+    done = [p for p in gone if _pod_phase(p.view) == Phase.SUCCEEDED]
+    if any(ended_on_its_own(p, endings) for p in done):
         return msgspec.structs.replace(state, phase=Phase.SUCCEEDED)
     if memory is not None and memory.phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED):
         return msgspec.structs.replace(

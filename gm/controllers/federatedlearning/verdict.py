@@ -133,6 +133,7 @@ def _complete(stopped: frozenset[str], message: str | None = None) -> Verdict:
     changes = (
         ConditionChange(kind="Complete", message=message),
         ConditionChange(kind="Completing", is_true=None),
+        ConditionChange(kind="Suspended", is_true=None),
         ConditionChange(kind="AggregatorIdle", is_true=None),
         ConditionChange(kind="Degraded", is_true=None),
     )
@@ -180,6 +181,7 @@ def _obituary(state: WorkerState, limit: int) -> str:
 def _failed(reason: str, message: str, stopped: frozenset[str]) -> Verdict:
     changes = (
         ConditionChange(kind="Failed", reason=reason, message=message),
+        ConditionChange(kind="Suspended", is_true=None),
         ConditionChange(kind="AggregatorIdle", is_true=None),
         ConditionChange(kind="Degraded", is_true=None),
     )

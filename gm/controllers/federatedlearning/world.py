@@ -58,7 +58,9 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """The job and all that surrounds it, at one moment.
 
     ``pods`` and ``services`` are those whose controller is the job. ``departed`` are the last
-    known states of pods that are gone and may have ended before they went. ``secrets`` holds
+    known states of pods that are gone and may have ended before they went. ``endings`` tells of
+    pods, by uid, whether they ended before their removal was asked for, where that was seen (see
+    :class:`~gm.controllers.federatedlearning.memory.Endings`). ``secrets`` holds
     those that were read, None for one that does not exist. ``nodes`` is None where GM may not
     list nodes. ``neighbours`` are, by node, other jobs' pods that take ports of it.
     """
@@ -68,6 +70,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     settings: JobSettings = JobSettings()
     pods: tuple[Stored[Pod], ...] = ()
     departed: tuple[Stored[Pod], ...] = ()
+    endings: Mapping[str, bool] = {}
     services: tuple[Stored[Service], ...] = ()
     models: Mapping[str, Model] = {}
     datasets: Mapping[str, Dataset] = {}

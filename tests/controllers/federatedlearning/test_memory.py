@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from gm.api.core import Pod
 from gm.api.meta import ObjectKey
 from gm.api.resources import PODS
-from gm.controllers.federatedlearning.memory import ChildCache, Departed, HostPortUsers
+from gm.controllers.federatedlearning.memory import ChildCache, Departed, Endings, HostPortUsers
 from gm.kube.lister import Event, EventType, Lister, Stored
 from tests.controllers.support import view
 
@@ -136,6 +138,61 @@ def test_departed_pods_are_remembered_until_the_status_tells() -> None:
     assert [p.uid for p in departed.of("j")] == ["b"]
     departed.forget("j")
     assert departed.of("j") == ()
+
+
+def test_departed_pods_of_predecessors_are_forgotten() -> None:
+    """Jobs come and go under one name."""
+    departed, owner = Departed(), ObjectKey("ns", "j")
+    departed.add(pod(phase="Succeeded"), ended_alone=True)
+    departed.keep_only(owner, "j")
+    assert departed.endings("j") == {"u": True}
+    departed.keep_only(owner, "successor")
+    assert departed.of("j") == ()
+    assert departed.endings("j") == {}
+    assert departed._owners == {}
+
+
+def leaving(**status: Any) -> Stored[Pod]:
+    """The pod after its removal was asked for."""
+    made = pod(**status)
+    meta = msgspec.structs.replace(
+        made.view.metadata, deletion_timestamp=datetime(2026, 11, 30, tzinfo=UTC)
+    )
+    return msgspec.structs.replace(made, view=msgspec.structs.replace(made.view, metadata=meta))
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([pod(phase="Running"), leaving(phase="Running"), leaving(phase="Succeeded")], False),
+        ([pod(phase="Running"), pod(phase="Succeeded"), leaving(phase="Succeeded")], True),
+        ([leaving(phase="Running"), leaving(phase="Failed")], False),
+        ([pod(phase="Running"), leaving(phase="Succeeded")], None),  # a list after a broken watch
+        ([leaving(phase="Succeeded")], None),  # GM has just started
+    ],
+)
+def test_the_order_of_end_and_removal_is_remembered(
+    states: list[Stored[Pod]], expected: bool | None
+) -> None:
+    """As it was seen, until the pod is gone."""
+    endings = Endings()
+    for state in states:
+        told = endings.note(Event(EventType.MODIFIED, PODS, new=state))
+    assert told is expected
+    assert endings.of([states[-1]]) == ({} if expected is None else {"u": expected})
+    assert endings.note(Event(EventType.DELETED, PODS, old=states[-1])) is expected
+    assert endings.of([states[-1]]) == {}
+    assert endings.note(Event[Pod](EventType.SYNCED, PODS)) is None
+
+
+def test_what_we_delete_has_not_ended_by_itself_unless_it_shows() -> None:
+    """It may have ended before the request came to the API server."""
+    endings = Endings()
+    endings.removing("u")
+    assert endings.note(Event(EventType.MODIFIED, PODS, new=leaving(phase="Failed"))) is False
+    assert endings.note(Event(EventType.MODIFIED, PODS, new=pod(phase="Failed"))) is True
+    endings.removing("u")
+    assert endings.of([pod()]) == {"u": True}
 
 
 def test_departed_pods_are_bounded() -> None:

@@ -13,6 +13,7 @@ from gm.controllers.conditions import timestamp
 from gm.controllers.federatedlearning.plan import Plan, plan
 from gm.controllers.federatedlearning.status import notices
 from gm.controllers.federatedlearning.world import JobSettings, World
+from gm.kube.lister import Stored
 from tests.controllers.support import (
     NOW,
     UID,
@@ -341,6 +342,70 @@ def test_a_pod_that_ends_well_because_it_was_deleted_has_not_succeeded() -> None
     others = tuple(p for p in seen.pods if p.key != gone.key)
     decided = plan(msgspec.structs.replace(seen, pods=others, departed=(gone,)))
     assert names(decided) == ["job-train-0"]
+
+
+def removed_at_once(seen: World, name: str, phase: str) -> Stored[Any]:
+    """The last state of a pod that ended in the second in which its removal was asked for."""
+    status = failed_status()
+    status["phase"] = phase
+    ended = {"exitCode": 0 if phase == "Succeeded" else 143, "finishedAt": timestamp(seen.now)}
+    status["containerStatuses"][0]["state"]["terminated"] = ended
+    gone: Stored[Any] = changed(
+        by_name(seen)[name],
+        status=status,
+        metadata={
+            "deletionTimestamp": timestamp(seen.now + timedelta(seconds=30)),
+            "deletionGracePeriodSeconds": 30,
+        },
+    )
+    return gone
+
+
+@pytest.mark.parametrize("name", ["job-aggregation", "job-train-0"])
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_ends_in_the_second_of_its_removal_is_made_again_uncounted_P0_018(
+    name: str, phase: str, known: bool
+) -> None:
+    """Whether GM saw the order or was down: times in whole seconds do not tell."""
+    seen = running(job_json(runPolicy={"backoffLimit": 0}))
+    gone = removed_at_once(seen, name, phase)
+    others = tuple(p for p in seen.pods if p.key != gone.key)
+    endings = {gone.uid: False} if known else {}
+    decided = plan(msgspec.structs.replace(seen, pods=others, departed=(gone,), endings=endings))
+    assert names(decided) == [name]
+    assert decided.status is not None
+    assert decided.status["phase"] == "Running"
+    assert [w["restarts"] for w in decided.status["workers"]] == [0, 0, 0]
+    assert not {"Completing", "Complete", "Failed"} & conditions(decided).keys()
+
+
+def test_what_was_seen_to_end_before_its_removal_counts_P0_017() -> None:
+    """Even in the same second."""
+    seen = running()
+    gone = removed_at_once(seen, "job-train-0", "Succeeded")
+    others = tuple(p for p in seen.pods if p.key != gone.key)
+    decided = plan(
+        msgspec.structs.replace(seen, pods=others, departed=(gone,), endings={gone.uid: True})
+    )
+    assert not decided.create
+    assert decided.status is not None
+    assert decided.status["workers"][1]["phase"] == "Succeeded"
+
+
+def test_a_job_that_is_suspended_and_complete_is_not_both_P2_101() -> None:
+    """Its aggregator succeeded just before it was stopped."""
+    seen = running()
+    gone = removed_at_once(seen, "job-aggregation", "Succeeded")
+    body = msgspec.json.decode(seen.job.raw)
+    body["spec"]["runPolicy"] = {"suspend": True}
+    body["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
+    seen = msgspec.structs.replace(
+        seen, job=world(body).job, pods=(), departed=(gone,), endings={gone.uid: True}
+    )
+    told = conditions(plan(seen))
+    assert told["Complete"]["status"] == "True"
+    assert "Suspended" not in told
 
 
 def test_a_success_is_remembered_when_its_pod_was_collected_P0_017() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from gm.api.resources import (
     SECRETS,
     SERVICES,
 )
+from gm.controllers.conditions import timestamp
 from gm.errors import ServiceError, api_error
 from tests.controllers.conftest import Site
 from tests.controllers.faults import Call
@@ -182,6 +184,73 @@ async def test_a_deleted_trainer_is_replaced_once_it_is_gone_P0_018(site: Site) 
             n: u for n, u in uids(before).items() if n in others
         }
         await site.wait_status(lambda s: s["active"] == 3)
+
+
+async def end_at_once(site: Site, *names: str) -> None:
+    """What kubelets do with pods that take SIGTERM well, all in the second of the request."""
+    for name in names:
+
+        async def asked(name: str = name) -> str:
+            meta = (await site.pods())[name]["metadata"]
+            return str(meta.get("deletionTimestamp", ""))
+
+        gone = datetime.fromisoformat(await site.cluster.wait_for(asked))
+        pod = (await site.pods())[name]
+        grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        ended = {"exitCode": 0, "finishedAt": timestamp(gone - timedelta(seconds=grace))}
+        container = {
+            "name": "worker",
+            "image": "example:v1",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": ended},
+        }
+        await site.cluster.set_pod_status(name, phase="Succeeded", containerStatuses=[container])
+        await site.cluster.finish_delete(name)
+
+
+@pytest.mark.parametrize("name", ["job-aggregation", "job-train-0"])
+async def test_a_pod_that_takes_its_removal_well_is_replaced_P0_018(site: Site, name: str) -> None:
+    """It ends with success in the second of the request: nothing has succeeded or restarted."""
+    await site.references()
+    async with site.gm():
+        before = await site.run_job(runPolicy={"backoffLimit": 0})
+        await site.delete(PODS, name)
+        await end_at_once(site, name)
+
+        async def is_new() -> bool:
+            pod = (await site.pods()).get(name)
+            return pod is not None and pod["metadata"]["uid"] != before[name]["metadata"]["uid"]
+
+        await site.cluster.wait_for(is_new, timeout_seconds=5)
+        await site.wait_pods(3)
+        await site.set_phase("Running")
+        status = await site.wait_status(lambda s: s["active"] == 3 and s["phase"] == "Running")
+        assert status["succeeded"] == 0
+        assert [w["restarts"] for w in status["workers"]] == [0, 0, 0]
+        assert not condition(status, "Completing")
+
+
+async def test_suspending_again_and_again_costs_no_restarts_P2_101(site: Site) -> None:
+    """Not even where none is allowed."""
+    await site.references()
+    async with site.gm():
+        await site.run_job(runPolicy={"backoffLimit": 0})
+        for _ in range(3):
+            suspend = {"spec": {"runPolicy": {"suspend": True}}}
+            await site.patch(FEDERATED_LEARNING_JOBS, "job", suspend)
+            await end_at_once(site, *await site.pods())
+            await site.wait_pods(0)
+            status = await site.wait_phase("Suspended")
+            assert not condition(status, "Complete")
+            resume = {"spec": {"runPolicy": {"suspend": False}}}
+            await site.patch(FEDERATED_LEARNING_JOBS, "job", resume)
+            await site.wait_pods(3)
+            await site.set_phase("Running")
+            await site.wait_phase("Running")
+        status = await site.wait_status(lambda s: s["active"] == 3)
+        assert [w["restarts"] for w in status["workers"]] == [0, 0, 0]
 
 
 async def test_an_edit_restarts_that_job_only_even_if_gm_was_down_P0_019(site: Site) -> None:
