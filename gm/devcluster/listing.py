@@ -33,12 +33,11 @@ _TOO_OLD = (
 )
 _REASONS = {"F": "FieldValueForbidden", "U": "FieldValueNotSupported"}
 _BASE64 = frozenset(string.ascii_letters + string.digits + "-_")
-_TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 
 
 def parse_bool(text: str | None) -> bool:
-    """A boolean query parameter as clients write it (``true``, ``True``, ``1``, ``t``)."""
-    return text in _TRUE
+    """A boolean query parameter: whatever is there and does not say no (``0``, ``False``)."""
+    return text is not None and text.lower() not in ("0", "false")
 
 
 def parse_version(text: str) -> int:

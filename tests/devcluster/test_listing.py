@@ -138,10 +138,13 @@ def test_a_negative_limit_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("true", True), ("True", True), ("1", True), ("t", True), ("0", False), ("", False)],
+    [
+        *(("true", True), ("1", True), ("t", True), ("yes", True), ("", True)),
+        *(("0", False), ("false", False), ("False", False)),
+    ],
 )
 def test_booleans(text: str, expected: bool) -> None:
-    """As Go parses them."""
+    """As upstream reads them: whatever does not say no."""
     assert parse_bool(text) is expected
     assert parse_bool(None) is False
 
