@@ -259,6 +259,8 @@ class Manager:
             self.hub,
             client,
             kinds,
+            pods=informers.federated_pods,
+            completion_grace_seconds=self._job_settings.completion_grace_seconds,
             workers=self.config.workers,
             grace_seconds=self._grace_seconds,
         )

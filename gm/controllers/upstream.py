@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
+from gm.api.core import Pod
 from gm.api.meta import ObjectKey, PartialObject, ResourceType
 from gm.api.resources import (
     DATASETS,
@@ -20,6 +22,7 @@ from gm.api.resources import (
 from gm.api.sedna import FederatedLearningJob
 from gm.controllers.base import Controller, Result
 from gm.controllers.conditions import now, status_of, status_patch
+from gm.controllers.reporters import why_refused
 from gm.controllers.reports import (
     InferenceUpdate,
     ModelUpdate,
@@ -55,6 +58,10 @@ class Target(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.resource.qualified} {self.key}"
+
+
+class _Untimely(Exception):
+    """A report can be read, but its job does not take it."""
 
 
 class _Receipt:
@@ -94,8 +101,8 @@ class _Pending:
 class Upstream:
     """Takes reports off the hub and writes status, with optimistic concurrency.
 
-    ``informers`` by kind, lower case, as on the wire. The hub has checked that the node that
-    reports holds the object.
+    ``informers`` by kind, lower case, as on the wire; ``pods`` are those of federated jobs. The
+    hub has checked that the node that reports holds the object.
     """
 
     name = "upstream"
@@ -106,6 +113,8 @@ class Upstream:
         client: Client,
         informers: dict[str, Informer[Any]],
         *,
+        pods: Informer[Pod] | None = None,
+        completion_grace_seconds: float = 30.0,
         workers: int = 4,
         grace_seconds: float = 5.0,
     ) -> None:
@@ -116,6 +125,8 @@ class Upstream:
         self._controller = Controller(
             self.name, self, self._queue, workers=workers, grace_seconds=grace_seconds
         )
+        self._pods = pods
+        self._completion_grace = timedelta(seconds=completion_grace_seconds)
         self._grace_seconds = grace_seconds
         self._pending: dict[Target, _Pending] = {}
         self._room = asyncio.Event()
@@ -154,6 +165,9 @@ class Upstream:
         try:
             changes = self._changes(report)
         except (msgspec.MsgspecError, RecursionError) as exc:
+            self._refuse(report, f"it can not be read: {exc}")
+            return
+        except _Untimely as exc:
             self._refuse(report, str(exc))
             return
         if not changes:
@@ -189,6 +203,10 @@ class Upstream:
 
     def _training_changes(self, report: Report, key: ObjectKey) -> list[tuple[Target, Update]]:
         output = parse_job(report.content).decoded_output()
+        job: Stored[FederatedLearningJob] | None = self._listers["federatedlearningjob"].get(key)
+        refusal = why_refused(report, job, self._pods, now=now(), grace=self._completion_grace)
+        if refusal is not None:
+            raise _Untimely(refusal)
         info = output.owner_info or {}
         number = info.get("currentRound")
         is_round = isinstance(number, int) and not isinstance(number, bool) and number > 0
@@ -204,7 +222,6 @@ class Upstream:
                 metrics=dict(metrics),
             )
             changes.append((Target(FEDERATED_LEARNING_JOBS, key), update))
-        job: Stored[FederatedLearningJob] | None = self._listers["federatedlearningjob"].get(key)
         model = job.view.spec.aggregation_worker.model.name if job is not None else ""
         if metrics and model:
             target = Target(MODELS, ObjectKey(key.namespace, model))
@@ -212,12 +229,13 @@ class Upstream:
         return changes
 
     def _refuse(self, report: Report, reason: str) -> None:
+        self._hub.counters["reports_refused"] += 1
         loop_time = asyncio.get_running_loop().time()
-        # a node that keeps on sending nonsense gets a line a minute
+        # a node that keeps on sending such reports gets a line a minute
         if loop_time - self._last_refusal.get(report.node, -60.0) >= 60.0:
             self._last_refusal[report.node] = loop_time
             logger.warning(
-                "report ignored: it can not be read",
+                "report ignored",
                 extra={"node": report.node, "object": str(report.key), "reason": reason},
             )
         self._hub.acknowledge(report, refused=reason)

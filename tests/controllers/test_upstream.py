@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from gm.api.core import Pod
 from gm.api.meta import ObjectKey, ResourceType
 from gm.api.resources import (
     DATASETS,
@@ -18,6 +21,7 @@ from gm.api.resources import (
     INCREMENTAL_LEARNING_JOBS,
     JOINT_INFERENCE_SERVICES,
     MODELS,
+    PODS,
 )
 from gm.api.sedna import (
     Dataset,
@@ -26,6 +30,7 @@ from gm.api.sedna import (
     JointInferenceService,
     Model,
 )
+from gm.controllers.conditions import now, timestamp
 from gm.controllers.upstream import Upstream
 from gm.errors import ApiUnreachable, Conflict, NotFound, api_error
 from gm.messagelayer import Report, WireKey
@@ -46,6 +51,7 @@ class FakeHub:
     def __init__(self) -> None:
         self.queue: asyncio.Queue[Report] = asyncio.Queue()
         self.acknowledged: list[Report] = []
+        self.counters: Counter[str] = Counter()
         self.refused: list[str] = []
 
     @property
@@ -111,11 +117,17 @@ class Rig:
         hub: Any = self.hub
         server: Any = self.server
         informers: Any = self.informers
-        self.upstream = Upstream(hub, server, informers, grace_seconds=2)
+        self.pods = FakeInformer(PODS, Pod)
+        pods: Any = self.pods
+        self.upstream = Upstream(hub, server, informers, pods=pods, grace_seconds=2)
 
-    async def add(self, kind: str, name: str, spec: dict[str, Any] | None = None) -> None:
+    async def add(
+        self, kind: str, name: str, spec: dict[str, Any] | None = None, **status: Any
+    ) -> None:
         """An object that server and cache know."""
         body: dict[str, Any] = {"metadata": {"name": name}, "spec": spec or {}}
+        if status:
+            body["status"] = status
         await self.informers[kind].put(body)
         cached = self.informers[kind].lister.get(ObjectKey("ns", name))
         assert cached is not None
@@ -162,6 +174,74 @@ def training(number: int, **metrics: Any) -> dict[str, Any]:
 
 
 JOB = {"aggregationWorker": {"model": {"name": "m"}}}
+TRAINER = {"name": "train-0", "role": "train", "node": "edge1", "podName": "j-train-0"}
+RUNS: dict[str, Any] = {"phase": "Running", "workers": [TRAINER]}
+
+
+def finished(seconds_ago: float, kind: str = "Complete") -> dict[str, Any]:
+    """Status of a job that is over."""
+    moment = timestamp(now() - timedelta(seconds=seconds_ago))
+    end = {"type": kind, "status": "True", "lastTransitionTime": moment}
+    phase = "Succeeded" if kind == "Complete" else "Failed"
+    return {"phase": phase, "workers": [TRAINER], "conditions": [end]}
+
+
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+async def test_a_job_that_finished_long_ago_takes_no_reports(rig: Rig, kind: str) -> None:
+    """Neither it nor its model changes; the report is counted."""
+    await rig.add("federatedlearningjob", "j", JOB, **finished(60, kind))
+    await rig.add("model", "m")
+    rig.report("federatedlearningjob", "j", training(9, accuracy=0.1))
+    await rig.drained(1)
+    assert rig.hub.refused == ["the job has finished"]
+    assert rig.hub.counters["reports_refused"] == 1
+    assert rig.server.writes == 0
+
+
+async def test_the_last_reports_of_a_job_that_just_finished_are_kept(rig: Rig) -> None:
+    """Trainers tell their final metrics when the aggregator has left."""
+    await rig.add("federatedlearningjob", "j", JOB, **finished(20))
+    await rig.add("model", "m")
+    rig.report("federatedlearningjob", "j", training(3, accuracy=0.9))
+    await rig.drained(1)
+    status = rig.status("FederatedLearningJob", "j")
+    assert status["workers"][0]["metrics"] == [{"key": "accuracy", "value": "0.9"}]
+    assert status["phase"] == "Succeeded"
+    assert rig.status("Model", "m")["metrics"]
+
+
+async def test_a_job_without_pods_takes_no_reports_of_its_predecessors_workers(rig: Rig) -> None:
+    """It waits for them to go; a pod of its own on the node opens the way."""
+    waiting = [{key: TRAINER[key] for key in ("name", "role", "node")}]
+    await rig.add("federatedlearningjob", "j", JOB, phase="Pending", workers=waiting)
+    await rig.pods.sync()
+    owner = {"apiVersion": "v1", "kind": "FederatedLearningJob", "name": "j", "controller": True}
+
+    async def add_pod(name: str, node: str, uid: str) -> None:
+        meta = {"name": name, "ownerReferences": [{**owner, "uid": uid}]}
+        await rig.pods.put({"metadata": meta, "spec": {"nodeName": node}})
+
+    await add_pod("old", "edge1", "predecessor")
+    await add_pod("elsewhere", "edge2", "uid-j")
+    rig.report("federatedlearningjob", "j", training(9, accuracy=0.1))
+    await rig.drained(1)
+    assert rig.hub.refused == ["this job has no worker on the node yet"]
+    await add_pod("own", "edge1", "uid-j")
+    rig.report("federatedlearningjob", "j", training(1))
+    await rig.drained(2)
+    assert rig.status("FederatedLearningJob", "j")["round"] == 1
+
+
+async def test_a_queued_report_on_an_earlier_job_of_the_name_is_refused(rig: Rig) -> None:
+    """It came when that one was still there."""
+    await rig.add("federatedlearningjob", "j", JOB, **RUNS)
+    content = json.dumps(training(9)).encode()
+    key = WireKey("federatedlearningjob", "ns", "j")
+    rig.hub.queue.put_nowait(Report(node="edge1", key=key, content=content, uid="earlier"))
+    rig.report("federatedlearningjob", "gone", training(9))
+    await rig.drained(2)
+    assert rig.hub.refused == ["it is about an earlier job of that name", "the job is gone"]
+    assert rig.server.writes == 0
 
 
 async def test_a_report_is_acknowledged_when_it_is_written(rig: Rig) -> None:
@@ -185,7 +265,7 @@ async def test_an_unchanged_report_is_acknowledged_and_not_written_P0_025(rig: R
 
 async def test_job_and_model_are_told(rig: Rig) -> None:
     """Both are written before the report counts as taken."""
-    await rig.add("federatedlearningjob", "j", JOB)
+    await rig.add("federatedlearningjob", "j", JOB, **RUNS)
     await rig.add("model", "m")
     rig.report("federatedlearningjob", "j", training(1, accuracy=0.91, note="x"))
     await rig.drained(1)
@@ -198,7 +278,7 @@ async def test_job_and_model_are_told(rig: Rig) -> None:
 
 async def test_a_flood_of_reports_costs_few_writes_and_loses_nothing(rig: Rig) -> None:
     """Metrics that only an earlier one had are there."""
-    await rig.add("federatedlearningjob", "j", JOB)
+    await rig.add("federatedlearningjob", "j", JOB, **RUNS)
     await rig.add("model", "m")
     for number in range(1, 501):
         rig.report("federatedlearningjob", "j", training(number, **{f"m{number % 7}": number}))
@@ -271,7 +351,7 @@ async def test_nonsense_is_refused_with_its_reason(rig: Rig, kind: str, content:
 )
 async def test_a_report_that_says_nothing_changes_nothing(rig: Rig, content: Any) -> None:
     """As the last one of a Go LC does."""
-    await rig.add("federatedlearningjob", "j", JOB)
+    await rig.add("federatedlearningjob", "j", JOB, **RUNS)
     rig.report("federatedlearningjob", "j", content)
     await rig.drained(1)
     assert rig.server.writes == 0

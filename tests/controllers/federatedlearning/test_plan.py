@@ -33,7 +33,7 @@ from tests.controllers.support import (
     world,
 )
 
-CRASHED = {
+CRASHED: dict[str, Any] = {
     "phase": "Running",
     "containerStatuses": [
         {
@@ -642,7 +642,7 @@ def test_an_idle_aggregator_stays_with_clean_pod_policy_none_P1_056() -> None:
 
 def test_a_trainer_beyond_its_backoff_limit_fails_the_job_P1_057_P2_098() -> None:
     """The condition names worker, node and reason; the others are stopped."""
-    crashed = {**CRASHED, "containerStatuses": [{**CRASHED["containerStatuses"][0]}]}  # type: ignore[index]
+    crashed = {**CRASHED, "containerStatuses": [{**CRASHED["containerStatuses"][0]}]}
     crashed["containerStatuses"][0]["restartCount"] = 7
     seen, _ = settle(set_pods(running(), crashed, "job-train-1"))
     status = msgspec.json.decode(seen.job.raw)["status"]
