@@ -33,6 +33,9 @@ _library_logger.setLevel(logging.ERROR)
 GOING_AWAY = 1001
 """GM is shutting down in order: another one, or the same again, will be there soon."""
 
+REPLACED = 4001
+"""GM has a newer connection of this node. It is not ours, so another agent uses the name."""
+
 
 class Backoff:
     """Exponential back-off with full jitter: nodes that lost GM together come back apart."""
@@ -62,6 +65,10 @@ class Backoff:
         longest = min(self._max, self._first * 2 ** min(self._failures, 30))
         self._failures += 1
         return self._jitter(0, longest)
+
+    def longest_delay(self) -> float:
+        """Seconds to wait when it makes no sense to be back soon."""
+        return self._jitter(self._max / 2, self._max)
 
 
 class Agent:
@@ -105,22 +112,33 @@ class Agent:
         """Stay connected until cancelled; whatever GM or the network do, this goes on."""
         clock = asyncio.get_running_loop().time
         while True:
-            lasted, going_away = 0.0, False
+            lasted, code = 0.0, None
             try:
                 async with self._dial() as connection:
                     started = clock()
                     ended = await self._serve(connection)
                     lasted, cause = clock() - started, _describe(ended)
-                    going_away = _is_going_away(ended)
+                    code = _close_code(ended)
             except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ValueError) as exc:
                 cause = _describe(exc)
-            delay = self._backoff.next_delay(lasted_seconds=lasted, going_away=going_away)
+            delay = self._backoff.next_delay(lasted_seconds=lasted, going_away=code == GOING_AWAY)
+            if code == REPLACED:
+                delay = self._leave_to_the_newer()
             self._cause, self._retry_at = cause, _now() + timedelta(seconds=delay)
             logger.warning(
                 "not connected to gm",
                 extra={"gm": self._settings.gm, "cause": cause, "retry_seconds": round(delay, 2)},
             )
             await asyncio.sleep(delay)
+
+    def _leave_to_the_newer(self) -> float:
+        """How long: two agents of one name must not take the node from each other all the time."""
+        logger.warning(
+            "another agent has connected to gm under this node's name; if nobody meant that, "
+            "give one of them another --name or stop it",
+            extra={"node": self._settings.node},
+        )
+        return self._backoff.longest_delay()
 
     def _dial(self) -> connect:
         settings = self._settings
@@ -157,10 +175,9 @@ def _now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def _is_going_away(exc: Exception | None) -> bool:
-    return (
-        isinstance(exc, ConnectionClosed) and exc.rcvd is not None and exc.rcvd.code == GOING_AWAY
-    )
+def _close_code(exc: Exception | None) -> int | None:
+    """What GM said when it closed the connection; None if it said nothing."""
+    return exc.rcvd.code if isinstance(exc, ConnectionClosed) and exc.rcvd is not None else None
 
 
 def _describe(exc: Exception | None) -> str:

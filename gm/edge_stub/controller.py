@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gm.edge_stub.agent import Agent
 from gm.edge_stub.datasets import DatasetCounter
-from gm.edge_stub.objects import DATASET, JobIndex, dataset_spec
+from gm.edge_stub.objects import DATASET, JobIndex, JobWorkers, dataset_spec
 from gm.edge_stub.outbox import UNRESOLVED, Outbox
 from gm.edge_stub.settings import EdgeSettings
 from gm.edge_stub.status import EdgeStatus, serving_status, status_of_disk
@@ -101,22 +101,30 @@ class LocalController:
                 await self.outbox.drain(going_on=lambda: self.agent.is_connected)
 
     async def _take_changes(self, changes: Sequence[Put | Remove]) -> None:
-        for change in changes:
-            self._learn(change)
+        gone = [self._learn(change) for change in changes]
+        # Without waiting before: what workers report from now on comes to the disk after it.
+        if jobs := [job for job in gone if job is not None and job.uid and job.names]:
+            await self.outbox.remember(jobs)
         await self.outbox.resolve(self._jobs)
 
-    def _learn(self, change: Put | Remove) -> None:
+    def _learn(self, change: Put | Remove) -> JobWorkers | None:
+        """Take note of a change; gives the job that is gone by it."""
         if isinstance(change, Remove):
             self._datasets.remove(change.key)
-            self._jobs.remove(change.key)
-            return
+            return self._jobs.remove(change.key)
         if change.held.key.kind == DATASET:
             self._datasets.put(change.held, dataset_spec(change.content))
-        self._jobs.put(change.held, change.content)
+        return self._jobs.put(change.held, change.content)
 
     async def _take_report(self, info: WorkerInfo) -> None:
-        """Keep a worker's report for GM. Raises: StoreError, ValueError when it names nobody."""
-        await self.outbox.add(self._owner(info), info.content, worker=info.worker)
+        """Keep a worker's report for GM. Raises: StoreError, ValueError when it names nobody.
+
+        One that belongs to an earlier job is dropped without a word to the worker, which would
+        send it again and again, and do nothing else.
+        """
+        owner = self._owner(info)
+        named_by = self._jobs.named_by(owner, info.worker)
+        await self.outbox.add(owner, info.content, worker=info.worker, named_by=named_by)
 
     def _owner(self, info: WorkerInfo) -> WireKey:
         if info.owner_kind not in KINDS:

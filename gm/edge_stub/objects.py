@@ -14,6 +14,7 @@ __all__ = [
     "DatasetSpec",
     "Held",
     "JobIndex",
+    "JobWorkers",
     "NotAnObject",
     "dataset_spec",
     "identify",
@@ -93,27 +94,46 @@ def dataset_spec(content: bytes) -> DatasetSpec:
         return DatasetSpec()
 
 
+class JobWorkers(msgspec.Struct, frozen=True):
+    """One incarnation of a job, and the names that it gave its workers as far as we know."""
+
+    key: WireKey
+    uid: str
+    names: frozenset[str] = frozenset()
+
+
 class JobIndex:
-    """Finds the job that a worker belongs to, for workers that do not say its kind."""
+    """Finds the job that a worker belongs to, and the job that gave a worker its name."""
 
     def __init__(self) -> None:
-        self._workers: dict[WireKey, frozenset[str]] = {}
+        self._jobs: dict[WireKey, JobWorkers] = {}
 
-    def put(self, held: Held, content: bytes) -> None:
-        """Learn about an object; datasets and models have no workers."""
-        if held.key.kind not in (DATASET, MODEL):
-            self._workers[held.key] = _worker_names(held, content)
+    def put(self, held: Held, content: bytes) -> JobWorkers | None:
+        """Learn about an object; gives the earlier incarnation that it replaces, if any.
 
-    def remove(self, key: WireKey) -> None:
-        """Forget an object."""
-        self._workers.pop(key, None)
+        Datasets and models have no workers.
+        """
+        if held.key.kind in (DATASET, MODEL):
+            return None
+        before = self._jobs.get(held.key)
+        self._jobs[held.key] = JobWorkers(held.key, held.uid, _worker_names(held, content))
+        return before if before is not None and before.uid != held.uid else None
+
+    def remove(self, key: WireKey) -> JobWorkers | None:
+        """Forget an object; gives what was known."""
+        return self._jobs.pop(key, None)
+
+    def named_by(self, key: WireKey, worker: str) -> str:
+        """The uid of the job ``key`` if ``worker`` has its name from it, otherwise empty."""
+        job = self._jobs.get(key)
+        return job.uid if job is not None and worker in job.names else ""
 
     def owner(self, *, namespace: str, worker: str, owner: str) -> WireKey | None:
         """The job of ``worker``: by its name, else the only job called ``owner``."""
-        for key, names in self._workers.items():
-            if worker in names and key.namespace == (namespace or key.namespace):
+        for key, job in self._jobs.items():
+            if worker in job.names and key.namespace == (namespace or key.namespace):
                 return key
-        called = [k for k in self._workers if (k.namespace, k.name) == (namespace, owner)]
+        called = [k for k in self._jobs if (k.namespace, k.name) == (namespace, owner)]
         return called[0] if len(called) == 1 else None
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from gm.edge_stub.objects import FEDERATED, JobIndex
+from gm.edge_stub.objects import FEDERATED, JobIndex, JobWorkers
 from gm.edge_stub.store import Store
+from gm.edge_stub.workers import MAX_WORKERS, admit, remember
 from gm.messagelayer.message import WireKey
 
 __all__ = ["UNRESOLVED", "Outbox", "Waiting"]
@@ -46,15 +47,51 @@ class Outbox:
     def __init__(self, store: Store, *, max_reports: int = 10_000) -> None:
         self._store, self._max_reports = store, max_reports
         self._in_flight: set[int] = set()
+        self._refused: set[tuple[WireKey, str]] = set()
         self._news, self._taken = asyncio.Event(), asyncio.Event()
 
-    async def add(self, key: WireKey, content: bytes, *, worker: str = "") -> None:
-        """Keep a report until GM has taken it. Raises: StoreError."""
+    async def add(
+        self, key: WireKey, content: bytes, *, worker: str = "", named_by: str = ""
+    ) -> None:
+        """Keep a report until GM has taken it, unless the worker is not one of what we hold.
+
+        ``named_by`` is the uid of the job that gave the worker its name, if one did.
+        Raises: StoreError.
+        """
         busy = frozenset(self._in_flight)
-        await self._store.run(
-            lambda database: _add(database, key, worker, content, busy, self._max_reports)
+
+        def work(database: sqlite3.Connection) -> bool:
+            # In one transaction: the job may be replaced at any moment.
+            if worker and not admit(database, key, worker, named_by=named_by):
+                return False
+            _add(database, key, worker, content, busy, self._max_reports)
+            return True
+
+        if await self._store.run(work):
+            self._news.set()
+        else:
+            self._warn_once(key, worker)
+
+    def _warn_once(self, key: WireKey, worker: str) -> None:
+        if (key, worker) in self._refused:
+            return
+        if len(self._refused) >= MAX_WORKERS:
+            self._refused.clear()
+        self._refused.add((key, worker))
+        logger.warning(
+            "a worker of an earlier job of this name still reports, which is dropped; "
+            "delete its pod if nobody needs it",
+            extra={"job": str(key), "worker": worker},
         )
-        self._news.set()
+
+    async def remember(self, jobs: Collection[JobWorkers]) -> None:
+        """Keep in mind whose workers these were, now that the jobs are gone. Raises: StoreError."""
+
+        def work(database: sqlite3.Connection) -> None:
+            for job in jobs:
+                remember(database, job.key, job.uid, job.names)
+
+        await self._store.run(work)
 
     async def resolve(self, jobs: JobIndex) -> None:
         """Give reports whose owner was unknown to it, now that ``jobs`` knows more."""
@@ -64,7 +101,8 @@ class Outbox:
             )
             if owner is not None:
                 await self.done([waiting.id])
-                await self.add(owner, waiting.content, worker=waiting.worker)
+                named_by = jobs.named_by(owner, waiting.worker)
+                await self.add(owner, waiting.content, worker=waiting.worker, named_by=named_by)
 
     async def take(self, limit: int) -> list[Waiting]:
         """The oldest reports that are not in flight; they are, until `done` or `put_back`."""

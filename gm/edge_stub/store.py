@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from gm.edge_stub.objects import Held
+from gm.edge_stub.workers import drop_reports_of_others
 from gm.errors import ConfigError, GmError
 from gm.messagelayer.message import WireKey
 
@@ -39,6 +40,14 @@ create table outbox (
     worker text not null, content blob not null
 );
 create index outbox_object on outbox (kind, namespace, name);
+"""
+# Apart from the schema: databases that were made before it was needed get it, too.
+_WORKERS = """
+create table if not exists workers (
+    kind text not null, namespace text not null, name text not null,
+    worker text not null, uid text not null, seen integer not null,
+    primary key (kind, namespace, name, worker)
+);
 """
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # None: our own checks; SQLITE_ERROR: tables or columns are not what they should be
@@ -214,6 +223,7 @@ class Store:
             )
         elif version != _SCHEMA_VERSION:
             raise sqlite3.DatabaseError(f"schema version {version}, want {_SCHEMA_VERSION}")
+        database.execute(_WORKERS)
 
     def _close(self) -> None:
         if self._database is not None:
@@ -262,6 +272,7 @@ def _write(database: sqlite3.Connection, changes: Sequence[Put | Remove]) -> Non
         if isinstance(change, Put):
             held = change.held
             _forget_reports(database, held.key, unless_uid=held.uid)
+            drop_reports_of_others(database, held.key, held.uid)
             database.execute(
                 "insert or replace into objects values (?,?,?,?,?,?)",
                 (*_row(held.key), held.uid, held.digest, change.content),

@@ -103,6 +103,19 @@ async def test_reason_of_a_close_is_named(
     assert record.__dict__["cause"] == "closed by gm: 4001 replaced by a newer connection"
 
 
+async def test_a_node_that_was_replaced_leaves_the_name_to_the_newer_for_long(
+    start_edge: StartEdge, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise two agents of one name would take the node from each other every second."""
+    async with FakeGM() as gm, start_edge(gm.url, backoff_max_seconds=60) as _:
+        session = await gm.session()
+        await session.connection.close(4001, "replaced by a newer connection")
+        await until(lambda: "not connected to gm" in caplog.messages)
+    record = next(r for r in caplog.records if r.message == "not connected to gm")
+    assert 30 <= record.__dict__["retry_seconds"] <= 60
+    assert any("another agent has connected" in message for message in caplog.messages)
+
+
 async def test_half_open_link_is_found_P0_005(start_edge: StartEdge) -> None:
     """A peer that answers no pings is left; everything goes to the next session."""
     async with (
