@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gm.api.core import (
     Container,
+    ContainerPort,
     ContainerState,
     ContainerStatus,
     DaemonEndpoint,
@@ -98,6 +99,7 @@ from gm.api.sedna import (
     S3Transmitter,
     ServiceCondition,
     StageCondition,
+    StatusCondition,
     TemplateMetadata,
     Timer,
     TrainingWorker,
@@ -151,6 +153,7 @@ __all__ = [
     "CloudWorker",
     "Condition",
     "Container",
+    "ContainerPort",
     "ContainerState",
     "ContainerStatus",
     "DaemonEndpoint",
@@ -214,6 +217,7 @@ __all__ = [
     "ServicePort",
     "ServiceSpec",
     "StageCondition",
+    "StatusCondition",
     "StorageUrl",
     "Taint",
     "TemplateMetadata",

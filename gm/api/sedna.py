@@ -13,6 +13,7 @@ from gm.api.common import (
     Parameter,
     PodTemplate,
     Reference,
+    StatusCondition,
     TemplateMetadata,
 )
 from gm.api.dataset import Dataset, DatasetSpec, DatasetStatus
@@ -92,6 +93,7 @@ __all__ = [
     "S3Transmitter",
     "ServiceCondition",
     "StageCondition",
+    "StatusCondition",
     "TemplateMetadata",
     "Timer",
     "TrainSpec",

@@ -132,7 +132,7 @@ def test_it(cluster):
     ("test", "environment", "outcome"),
     [
         (USES_CLUSTER, {}, "1 skipped"),
-        (USES_CLUSTER, {"GM_REQUIRE_REAL": "1"}, "1 skipped"),
+        (USES_CLUSTER, {"GM_REQUIRE_REAL": "1"}, "1 error"),
         (USES_CLUSTER, {"KUBEBUILDER_ASSETS": "/nonexistent"}, "1 skipped"),
         (USES_CLUSTER, {"KUBEBUILDER_ASSETS": "/nonexistent", "GM_REQUIRE_REAL": "1"}, "1 error"),
         (SKIPS, {}, "1 skipped"),

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import socket
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -110,7 +111,8 @@ class _Forwarder:
         pause = Pause(self._ports.tuning)
         while True:
             try:
-                server = await asyncio.start_server(self._serve, self._ports.address, self._number)
+                # A socket of our own: start_server() leaks its one if it is cancelled half-way.
+                listener = socket.create_server((self._ports.address, self._number))
                 break
             except OSError as exc:
                 self._event(
@@ -120,11 +122,16 @@ class _Forwarder:
                     f"{self._ports.address}:{self._number}: {exc.strerror}",
                 )
             await pause.sleep()
+        server: asyncio.Server | None = None
         try:
+            server = await asyncio.start_server(self._serve, sock=listener, start_serving=False)
+            await server.start_serving()
             await asyncio.get_running_loop().create_future()  # it serves until this is cancelled
         finally:
             # Not serve_forever: from Python 3.12 on, its end waits for the connections' own.
-            server.close()
+            if server is not None:
+                server.close()
+            listener.close()
             for writer in self._connections:
                 writer.transport.abort()
 
