@@ -157,6 +157,7 @@ def plan(world: World) -> Plan:
         problems=(
             *children.problems,
             *_removal_problems(world, states),
+            *_shared_model(world, verdict),
             *(o.problem for o in obstacles if world.now >= o.begins),
         ),
         states=states,
@@ -357,6 +358,18 @@ def _removal_problems(world: World, states: Sequence[WorkerState]) -> list[Probl
             if since is not None and world.now >= since + patience:
                 problems.append(removal_problem("Pod", pod.key.name, state.node, since))
     return problems
+
+
+def _shared_model(world: World, verdict: Verdict) -> list[Problem]:
+    """Two jobs that train one model: the last that writes it wins, and their metrics mix."""
+    if world.rival is None or verdict.is_final:
+        return []
+    model = world.job.view.spec.aggregation_worker.model.name
+    message = (
+        f"job {world.rival.name} trains Model {model} too and has not finished: the job that ends "
+        "last overwrites the model, and the model's metrics mix; give each job a Model of its own"
+    )
+    return [Problem(kind="ModelShared", reason="ModelShared", message=message)]
 
 
 def removal_problem(kind: str, name: str, node: str | None, since: datetime) -> Problem:

@@ -22,9 +22,9 @@ from gm.controllers.federatedlearning.plan import Deletion, Plan, plan, status_w
 from gm.controllers.federatedlearning.references import names_of
 from gm.controllers.federatedlearning.status import is_minor, notices
 from gm.controllers.federatedlearning.unreadable import tell_unreadable
+from gm.controllers.federatedlearning.users import Rivals, Users
 from gm.controllers.federatedlearning.verdict import is_finished
 from gm.controllers.federatedlearning.world import JobSettings, World
-from gm.controllers.placement import template_node
 from gm.controllers.stored import OwnWrites, stored
 from gm.errors import Conflict, NotFound
 from gm.kube.client import Client
@@ -89,7 +89,8 @@ class JobReconciler:
             self._services,
             patience_seconds=settings.removal_patience_seconds,
         )
-        self._users = _Users()
+        self._users = Users()
+        self._rivals = Rivals()
         self._host_ports = HostPortUsers()
         self._written: OwnWrites[FederatedLearningJob] = OwnWrites()
         self._last_write: dict[str, float] = {}
@@ -113,6 +114,8 @@ class JobReconciler:
             self._forget(job)
         else:
             self._users.set(job)
+            for key in self._rivals.set(job):
+                self._queue.add(key)
         if _only_status_changed(event):
             self._queue.add_after(job.key, _COALESCE_SECONDS)
         else:
@@ -160,6 +163,8 @@ class JobReconciler:
 
     def _forget(self, job: Stored[FederatedLearningJob]) -> None:
         self._users.forget(job.key)
+        for key in self._rivals.forget(job.key):
+            self._queue.add(key)
         self._departed.forget(job.uid)
         self._children.forget(job.uid)
         self._written.forget(job.key)
@@ -318,6 +323,7 @@ class JobReconciler:
             secrets=secrets,
             nodes=_Nodes(caches.nodes.lister) if caches.nodes.is_synced else None,
             neighbours=self._host_ports.pods,
+            rival=self._rivals.before(job.key),
         )
 
     async def _read_secrets(
@@ -436,45 +442,6 @@ class _Nodes(Mapping[str, Node]):
 
     def __len__(self) -> int:
         return len(self._lister)
-
-
-class _Users:
-    """Which jobs refer to a model, dataset or node."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[tuple[str, ObjectKey], set[ObjectKey]] = {}
-        self._things: dict[ObjectKey, set[tuple[str, ObjectKey]]] = {}
-
-    def set(self, job: Stored[FederatedLearningJob]) -> None:
-        """Remember what ``job`` refers to, in place of what it did before."""
-        names, namespace = names_of(job.view), job.key.namespace
-        things = {("model", ObjectKey(namespace, name)) for name in names.models}
-        things |= {("dataset", ObjectKey(namespace, name)) for name in names.datasets}
-        if not is_finished(status_of(job.raw)):
-            aggregator = job.view.spec.aggregation_worker
-            nodes = {template_node(aggregator.template, aggregator.node_name)}
-            nodes |= {
-                template_node(trainer.template, trainer.node_name)
-                for trainer in job.view.spec.training_workers
-            }
-            nodes |= {entry.node for entry in job.view.status.workers or ()}
-            things |= {("node", ObjectKey("", node)) for node in nodes if node}
-        self.forget(job.key)
-        self._things[job.key] = things
-        for thing in things:
-            self._jobs.setdefault(thing, set()).add(job.key)
-
-    def forget(self, key: ObjectKey) -> None:
-        """Job ``key`` is gone."""
-        for thing in self._things.pop(key, ()):
-            users = self._jobs[thing]
-            users.discard(key)
-            if not users:
-                del self._jobs[thing]
-
-    def of(self, kind: str, key: ObjectKey) -> frozenset[ObjectKey]:
-        """Jobs that refer to it."""
-        return frozenset(self._jobs.get((kind, key), ()))
 
 
 def _generation_changed(event: Event[Model] | Event[Dataset]) -> bool:

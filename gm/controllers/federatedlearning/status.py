@@ -39,6 +39,7 @@ PROBLEM_KINDS = (
     "PortConflict",
     "NodeUnreachable",
     "WorkerUnreachable",
+    "ModelShared",
 )
 """Conditions that are there as long as the problem is."""
 _TROUBLES = frozenset({"Failed", "AggregatorIdle", "Degraded", *PROBLEM_KINDS})

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from gm.api.core import Node, Pod, Secret, Service
+from gm.api.meta import ObjectKey
 from gm.api.sedna import Dataset, FederatedLearningJob, Model
 from gm.config import Config
 from gm.kube.lister import Stored
@@ -63,6 +64,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     :class:`~gm.controllers.federatedlearning.memory.Endings`). ``secrets`` holds
     those that were read, None for one that does not exist. ``nodes`` is None where GM may not
     list nodes. ``neighbours`` are, by node, other jobs' pods that take ports of it.
+    ``rival`` is an older unfinished job that trains the same model.
     """
 
     now: datetime
@@ -77,3 +79,4 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, Secret | None] = {}
     nodes: Mapping[str, Node] | None = {}
     neighbours: Mapping[str, tuple[Stored[Pod], ...]] = {}
+    rival: ObjectKey | None = None
