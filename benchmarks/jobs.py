@@ -282,8 +282,8 @@ async def benchmark(arguments: argparse.Namespace, directory: Path) -> int:
     config, log = directory / "gm.yaml", directory / "gm.log"
     async with (
         await Client.connect(kubeconfig=str(arguments.kubeconfig)) as client,
-        Playground(client) as ours,
-        Playground(client) as bare,
+        Playground(client).open() as ours,
+        Playground(client).open() as bare,
     ):
         config_file(
             config,

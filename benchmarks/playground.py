@@ -74,7 +74,19 @@ class Playground:
         self.namespace = f"bench-{secrets.token_hex(4)}"
         self.nodes = [f"{self.namespace}-{name}" for name in ("cloud", "edge0", "edge1")]
 
-    async def __aenter__(self) -> Playground:
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[Playground]:
+        """Make everything, keep the nodes alive as long as the body runs, and tidy up."""
+        try:
+            await self._make()
+            async with asyncio.TaskGroup() as group:
+                heart = group.create_task(self._keep_nodes())
+                yield self
+                heart.cancel()
+        finally:
+            await self._remove()
+
+    async def _make(self) -> None:
         client = self.client
         await _served(client)
         await client.create(NAMESPACES, "", {"metadata": {"name": self.namespace}})
@@ -90,14 +102,24 @@ class Playground:
             }
             body = _typed(DATASETS, {"metadata": {"name": f"d{number}"}, "spec": spec})
             await client.create(DATASETS, self.namespace, body)
-        return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def _remove(self) -> None:
+        """No kubelet confirms the end of these pods: without a grace period none has to."""
+        at_once = msgspec.json.encode({"kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        with contextlib.suppress(ServiceError):
+            await self.client.delete(NAMESPACES, ObjectKey("", self.namespace))
+        with contextlib.suppress(ServiceError):
+            await self.client.raw("DELETE", PODS.path(self.namespace), body=at_once)
         for name in self.nodes:
             with contextlib.suppress(ServiceError):
                 await self.client.delete(NODES, ObjectKey("", name))
-        with contextlib.suppress(ServiceError):
-            await self.client.delete(NAMESPACES, ObjectKey("", self.namespace))
+
+    async def _keep_nodes(self) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            for name in self.nodes:
+                with contextlib.suppress(ServiceError):
+                    await self.heartbeat(name)
 
     async def _node(self, name: str, address: str) -> None:
         await self.client.create(NODES, "", {"metadata": {"name": name}})
@@ -194,15 +216,8 @@ class Kubelet:
     async def run(self) -> None:
         """Have pods run as they come, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_nodes())
             for _ in range(self._at_once):
                 group.create_task(self._work())
-
-    async def _keep_nodes(self) -> None:
-        while True:
-            await asyncio.sleep(_HEARTBEAT_SECONDS)
-            for name in self._playground.nodes:
-                await self._playground.heartbeat(name)
 
     async def _work(self) -> None:
         while True:
