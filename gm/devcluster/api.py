@@ -82,6 +82,7 @@ class WriteOptions:
 
 
 _DEFAULTS = WriteOptions()
+_MAX_OBJECT_BYTES = 1536 * 1024
 _INTERNAL = WriteOptions(field_validation="Ignore")
 
 
@@ -174,6 +175,7 @@ class Api:
         stored = info.to_storage(obj)
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.creating(stored, dry_run=options.dry_run)
+        _check_size(stored, options)
         record = Record(key, stored, 0) if options.dry_run else table.put(key, stored)
         return Written(record, warnings, created=True)
 
@@ -339,6 +341,7 @@ class Api:
         stored = info.to_storage(new)
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.updating(stored, record.object, dry_run=options.dry_run)
+        _check_size(stored, options)
         return Written(self.commit(info, record, stored, dry_run=options.dry_run), warnings)
 
     def commit(
@@ -369,6 +372,12 @@ class Api:
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.removed(removed.object)
         return removed
+
+
+def _check_size(stored: Json, options: WriteOptions) -> None:
+    """Raises: StatusError (500, as upstream) for what a client makes larger than etcd takes."""
+    if options is not _INTERNAL and len(msgspec.json.encode(stored)) > _MAX_OBJECT_BYTES:
+        raise StatusError(500, "", "etcdserver: request is too large")
 
 
 def _is_new_generation(info: ResourceInfo, new: Json, old: Json) -> bool:

@@ -16,7 +16,11 @@ class CrdHook:
 
     def creating(self, obj: Json, *, dry_run: bool) -> None:
         """Serve a new definition at once: clients need not wait for Established."""
-        if not dry_run:
+        if dry_run:
+            stored = [v["name"] for v in obj["spec"]["versions"] if v.get("storage")]
+            names = {"plural": "", "kind": ""}
+            obj["status"] = {"conditions": None, "acceptedNames": names, "storedVersions": stored}
+        else:
             obj["status"] = self._registry.set_crd(obj)
 
     def updating(self, new: Json, old: Json, *, dry_run: bool) -> None:

@@ -59,7 +59,10 @@ def _names(names: Json) -> Iterator[Cause]:
         value = names.get(field, "")
         if not value:
             yield required(f"spec.names.{field}")
-        elif problem := service_name(value.lower() if "ind" in field else value):
+        elif "ind" in field and (problem := service_name(value.lower())):
+            why = f"may have mixed case, but should otherwise match: {problem}"
+            yield invalid_value(f"spec.names.{field}", value, why)
+        elif "ind" not in field and (problem := service_name(value)):
             yield invalid_value(f"spec.names.{field}", value, problem)
     for index, value in enumerate(names.get("shortNames") or []):
         if problem := service_name(value):
@@ -71,11 +74,13 @@ def _names(names: Json) -> Iterator[Cause]:
 
 def _versions(versions: list[Json]) -> Iterator[Cause]:
     names = [version.get("name", "") for version in versions]
-    if sum(1 for version in versions if version.get("storage")) != 1:
-        why = "must have exactly one version marked as storage version"
-        yield invalid_value("spec.versions", names, why)
     if len({*names}) != len(names):
-        yield invalid_value("spec.versions", names, "must contain unique version names")
+        why = "must contain unique version names"
+        yield invalid_value("spec.versions", _shown(versions), why)
+    stored = [version.get("name", "") for version in versions if version.get("storage")]
+    if len(stored) != 1:
+        why = "must have exactly one version marked as storage version"
+        yield invalid_value("spec.versions", _shown(versions), why)
     for index, version in enumerate(versions):
         where = f"spec.versions[{index}]"
         if problem := service_name(version.get("name", "")):
@@ -83,14 +88,46 @@ def _versions(versions: list[Json]) -> Iterator[Cause]:
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if not schema:
             yield required(f"{where}.schema.openAPIV3Schema")
-        # The real server names the schema of a CRD's only version so, too.
-        elif len(versions) == 1:
-            yield from structural.check(schema, "spec.validation.openAPIV3Schema")
         else:
-            yield from structural.check(schema, f"{where}.schema.openAPIV3Schema")
+            # The real server names the schema of a CRD's only version so, too.
+            alone = len(versions) == 1
+            place = "spec.validation" if alone else f"{where}.schema"
+            yield from _schema(version, schema, f"{place}.openAPIV3Schema")
         prefix = "spec" if len(versions) == 1 else where
         for number, column in enumerate(version.get("additionalPrinterColumns") or []):
             yield from _column(column, f"{prefix}.additionalPrinterColumns[{number}]")
+    if not stored:
+        yield invalid_value("status.storedVersions", None, "must have at least one stored version")
+    elif len(stored) > 1:
+        why = f"must have the storage version {stored[0]}"
+        yield invalid_value("status.storedVersions", stored[:1], why)
+
+
+def _schema(version: Json, schema: Json, path: str) -> Iterator[Cause]:
+    kind = schema.get("type") or "object"
+    if kind != "object" and "status" in (version.get("subresources") or {}):
+        why = (
+            'only "object" is allowed as the type at the root of the schema if the status '
+            "subresource is enabled"
+        )
+        yield invalid_value(f"{path}.type", kind, why)
+    yield from structural.check(schema, path)
+
+
+def _shown(versions: list[Json]) -> list[Json]:
+    """Versions as upstream holds them, where all share schema and columns."""
+    shared = ("Schema", "Subresources", "AdditionalPrinterColumns", "SelectableFields")
+    return [
+        {
+            "Name": version.get("name", ""),
+            "Served": version.get("served", False),
+            "Storage": version.get("storage", False),
+            "Deprecated": version.get("deprecated", False),
+            "DeprecationWarning": version.get("deprecationWarning"),
+            **dict.fromkeys(shared),
+        }
+        for version in versions
+    ]
 
 
 def _column(column: Json, path: str) -> Iterator[Cause]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-import yaml
-
 from gm.api.meta import Json
-from gm.devcluster import protobuf
-from gm.devcluster.gojson import explain, is_halved, readable
+from gm.devcluster import protobuf, yamlbody
+from gm.devcluster.gojson import MAX_DEPTH, NUMBERS, explain, readable
 from gm.devcluster.schema import join
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 
@@ -92,81 +89,33 @@ def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
         why = "couldn't get version/kind; json parse error: unexpected end of JSON input"
         raise _unrecognised(kind, why, b"")
     try:
-        parsed = json.loads(
-            readable(body), object_pairs_hook=_Pairs, parse_float=_number, parse_constant=_refuse
-        )
+        parsed = json.loads(readable(body), object_pairs_hook=_Pairs, **NUMBERS)
+        return _plain(parsed, "", duplicates), duplicates
     except (ValueError, RecursionError) as exc:
         raise _unrecognised(
             kind, f"couldn't get version/kind; json parse error: {explain(body) or exc}", body
         ) from exc
-    return _plain(parsed, "", duplicates), duplicates
 
 
-def _number(written: str) -> int | float:
-    """``2.0`` is the integer 2, as it is to Go's dynamic objects."""
-    value = float(written)
-    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no JSON value")
-
-
-def _plain(value: Any, path: str, duplicates: list[str]) -> Any:
+def _plain(value: Any, path: str, duplicates: list[str], depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError("exceeded max depth")
     if isinstance(value, _Pairs):
         result: Json = {}
         for key, item in value:
             where = join(path, key)
             if key in result:
                 duplicates.append(f'duplicate field "{where}"')
-            result[key] = _plain(item, where, duplicates)
+            result[key] = _plain(item, where, duplicates, depth + 1)
         return result
     if isinstance(value, list):
-        return [_plain(item, f"{path}[{i}]", duplicates) for i, item in enumerate(value)]
+        return [_plain(item, f"{path}[{i}]", duplicates, depth + 1) for i, item in enumerate(value)]
     return value
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as kubectl reads it, but timestamps stay text and repeated keys are noted."""
-
-    def __init__(self, stream: bytes) -> None:
-        super().__init__(stream)
-        self.duplicates: list[str] = []
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping; its keys are seen here before the last of equal ones wins."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if (text := str(key.value)) in seen:
-                line = key.start_mark.line + 1
-                self.duplicates.append(f'line {line}: key "{text}" already set in map')
-            seen.add(text)
-        return super().construct_mapping(node, deep)
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """A scalar; here, because PyYAML takes escapes of surrogates, which nobody can encode."""
-        value = super().construct_scalar(node)
-        if is_halved(str(value)):
-            line = node.start_mark.line + 1
-            raise yaml.YAMLError(f"line {line}: found invalid Unicode character escape code")
-        return value
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-# YAML 1.1 has them, PyYAML has not
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), [*"yYnN"])
-_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def _decode_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:
     try:
-        loader = _Loader(body)
-        value = loader.get_single_data()
-    except yaml.YAMLError as exc:
-        problem = " ".join(str(exc).split())
-        raise _unrecognised(kind, f"yaml parse error: {problem}", body) from exc
-    loader.dispose()
-    return value, loader.duplicates
+        value, duplicates = yamlbody.decode(body)
+    except yamlbody.YamlProblem as exc:
+        raise _unrecognised(kind, str(exc), body) from exc
+    return ({} if value is None else value), duplicates

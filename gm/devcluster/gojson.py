@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
-__all__ = ["explain", "is_halved", "readable", "type_name"]
+__all__ = ["MAX_DEPTH", "NUMBERS", "explain", "is_halved", "is_too_deep", "readable", "type_name"]
+
+MAX_DEPTH = 200
+"""How deep an object may be nested: what walks through it calls itself."""
 
 _KEY = "looking for beginning of object key string"
 _CONTEXT = {
@@ -56,7 +60,58 @@ def explain(body: bytes) -> str:
         return "exceeded max depth"
     except json.JSONDecodeError as error:
         return _explain(text, error)
+    except ValueError:  # an integer of thousands of digits
+        return ""
     return ""
+
+
+def _integer(written: str) -> int | float:
+    """Go has integers of 64 bits; what is larger is no integer to it."""
+    if len(written) < 19 or (len(written) <= 20 and -(1 << 63) <= int(written) < 1 << 63):
+        return int(written)
+    return _finite(written)
+
+
+def _number(written: str) -> int | float:
+    """``2.0`` is the integer 2, as it is to Go's dynamic objects."""
+    value = _finite(written)
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
+
+
+def _finite(written: str) -> float:
+    value = float(written)
+    if math.isinf(value):
+        shown = written if len(written) < 40 else f"{written[:40]}..."
+        raise ValueError(f"json: cannot unmarshal number {shown} into Go value of type float64")
+    return value
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON value")
+
+
+NUMBERS: dict[str, Any] = {
+    "parse_int": _integer,
+    "parse_float": _number,
+    "parse_constant": _refuse,
+}
+"""Arguments for ``json.loads``: numbers as Go's dynamic objects hold them."""
+
+
+def is_too_deep(value: Any) -> bool:
+    """Whether ``value`` is nested deeper than objects may be."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(v for v in item.values() if isinstance(v, dict | list))
+            elif isinstance(item, list):
+                below.extend(v for v in item if isinstance(v, dict | list))
+        if not below:
+            return False
+        level = below
+    return True
 
 
 def _explain(text: str, error: json.JSONDecodeError) -> str:

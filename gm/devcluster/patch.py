@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import jsonpatch
 import msgspec
 from jsonpointer import JsonPointer, JsonPointerException
 
-from gm.devcluster.gojson import explain, readable, type_name
+from gm.devcluster.gojson import NUMBERS, explain, is_too_deep, readable, type_name
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 from gm.devcluster.strategic import PatchSchema, strategic_merge
 
@@ -33,6 +34,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _MAX_OPERATIONS = 10_000
+_MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -57,13 +59,20 @@ def json_patch(target: dict[str, Any], operations: Any) -> Any:
         raise _undecodable(operations, "[]handlers.jsonPatchOp")
     if len(operations) > _MAX_OPERATIONS:
         message = (
+            "Request entity too large: "
             f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, "
             f"got {len(operations)}"
         )
         raise StatusError(413, "RequestEntityTooLarge", message)
     document: Any = copy.deepcopy(target)
+    copied = 0
     for operation in operations:
         document = _operate(document, operation)
+        if operation.get("op") == "copy":
+            source = JsonPointer(operation["from"]).resolve(document, None)
+            copied += len(msgspec.json.encode(source))
+            if copied > _MAX_COPIED_BYTES:  # or few bytes would become very many
+                raise _rejected()
     return document
 
 
@@ -77,9 +86,13 @@ def _operate(document: Any, operation: Any) -> Any:
                 operation = {**operation, "op": "add"}
         return jsonpatch.apply_patch(document, [operation], in_place=True)
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError):
-        # The real server says no more than this; which operation failed is in its log only.
-        text = "the server rejected our request due to an error in our request"
-        raise StatusError(422, "Invalid", text, {}) from None
+        raise _rejected() from None
+
+
+def _rejected() -> StatusError:
+    """All that the real server says; which operation failed is in its log only."""
+    text = "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", text, {})
 
 
 def _undecodable(value: Any, wanted: str) -> StatusError:
@@ -107,8 +120,8 @@ def check_type(content_type: str, schema: PatchSchema | None) -> None:
 def decode(body: bytes) -> Any:
     """The patch in a request's body. Raises: StatusError (400)."""
     try:
-        return msgspec.json.decode(readable(body))
-    except (msgspec.DecodeError, RecursionError) as error:
+        return json.loads(readable(body), **NUMBERS)
+    except (ValueError, RecursionError) as error:
         raise bad_request(f"error decoding patch: {explain(body) or error}") from None
 
 
@@ -133,4 +146,6 @@ def apply_patch(
         patched = strategic_merge(original, patch, schema)
     if not isinstance(patched, dict):
         raise _undecodable(patched, "map[string]interface {}")
+    if is_too_deep(patched):
+        raise bad_request("exceeded max depth")
     return patched

@@ -67,10 +67,10 @@ def _node(node: Json, path: str, place: str) -> Iterator[Cause]:
     )
     if not kind and (place == "root" or not free) and not node.get("$ref"):
         yield required(f"{path}.type", _NO_TYPE[place])
-    elif kind and kind not in _TYPES:
-        yield unsupported(f"{path}.type", kind, _TYPES)
     elif kind and place == "root" and kind != "object":
         yield invalid_value(f"{path}.type", kind, "must be object at the root")
+    if kind and kind not in _TYPES:
+        yield unsupported(f"{path}.type", kind, _TYPES)
     yield from _object_rules(node, path, place)
     yield from _list_rules(node, path)
     yield from _pattern(node, path)

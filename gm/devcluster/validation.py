@@ -46,6 +46,7 @@ _POD_CHANGEABLE = "`spec.containers[*].image`,`spec.initContainers[*].image`," +
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _MAX_INT32 = 2**31 - 1
+_DATA_BYTES = 1024 * 1024
 _IMMUTABLE = "field is immutable"
 _CONTAINERS = ("containers", "initContainers")
 _EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -365,8 +366,8 @@ def core_event(obj: Json) -> Iterator[Cause]:
             yield invalid_value("type", obj.get("type", ""), "has invalid value: ")
 
 
-def config_data(obj: Json) -> Iterator[Cause]:
-    """The keys of a config map or secret are file names."""
+def config_data(obj: Json, *, is_secret: bool = False) -> Iterator[Cause]:
+    """The keys of a config map or secret are file names; together they have a MiB."""
     for key in obj.get("data") or {}:
         if key in (obj.get("binaryData") or {}):
             yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
@@ -380,6 +381,13 @@ def config_data(obj: Json) -> Iterator[Cause]:
                     "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation "
                     f"is '{_CONFIG_KEY.pattern}')",
                 )
+    plain = {} if is_secret else obj.get("data") or {}
+    encoded = (obj.get("data") if is_secret else obj.get("binaryData")) or {}
+    size = sum(len(value.encode()) for value in plain.values())
+    size += sum(len(value) * 3 // 4 - value.count("=", -2) for value in encoded.values())
+    if size > _DATA_BYTES:
+        why = f"Too long: may not be more than {_DATA_BYTES} bytes"
+        yield Cause("FieldValueTooLong", why, "data" if is_secret else "[]")  # named so upstream
 
 
 def config_data_change(new: Json, old: Json) -> Iterator[Cause]:
@@ -394,7 +402,7 @@ def config_data_change(new: Json, old: Json) -> Iterator[Cause]:
 
 def secret(obj: Json) -> Iterator[Cause]:
     """A secret; some types need certain keys."""
-    yield from config_data(obj)
+    yield from config_data(obj, is_secret=True)
     for key in _SECRET_KEYS.get(obj.get("type", ""), ()):
         if key not in (obj.get("data") or {}):
             yield required(f"data[{key}]")

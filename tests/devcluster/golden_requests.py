@@ -6,12 +6,24 @@ answers.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gm.api.meta import Json
 from gm.kube import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from tests.devcluster.golden_objects import (
+    BAD_CRDS,
+    CRD,
+    UNSTRUCTURED,
+    YAML,
+    core,
+    pod,
+    widget,
+)
 
 __all__ = ["STEPS", "Step"]
 
@@ -41,10 +53,10 @@ class Step:
     method: str
     path: str
     body: Any = None
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = dataclasses.field(default_factory=dict)
     content_type: str = "application/json"
     accept: str = "application/json"
-    saves: Mapping[str, str] = field(default_factory=dict)
+    saves: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pick: Callable[[Any], Any] = _same
 
 
@@ -101,91 +113,6 @@ def without_hashes(body: Any) -> Any:
 def fields(*names: str) -> Callable[[Any], Any]:
     """Picks fields of an object."""
     return lambda body: {name: body.get(name) for name in names}
-
-
-CRD: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.$group"},
-    "spec": {
-        "group": "$group",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
-                    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "required": ["size"],
-                                "properties": {
-                                    "size": {"type": "integer", "minimum": 1},
-                                    "color": {"type": "string", "default": "red"},
-                                },
-                            },
-                            "status": {
-                                "type": "object",
-                                "properties": {"phase": {"type": "string"}},
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
-UNSTRUCTURED = {
-    **CRD,
-    "metadata": {"name": "bads.$group"},
-    "spec": {
-        **CRD["spec"],
-        "names": {"plural": "bads", "kind": "Bad"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"properties": {"spec": {"type": "object"}}}},
-            }
-        ],
-    },
-}
-
-
-def widget(name: str, size: Any = 1, *, spec: Json | None = None, **meta: Any) -> Json:
-    """A Widget."""
-    return {
-        "apiVersion": "$group/v1",
-        "kind": "Widget",
-        "metadata": {"name": name, **meta},
-        "spec": {"size": size, **(spec or {})},
-    }
-
-
-def pod(name: str, **spec: Any) -> Json:
-    """A Pod that no scheduler looks at."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "i"}], **spec},
-    }
-
-
-def core(kind: str, name: str, **more: Any) -> Json:
-    """An object of the core group."""
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **more}
 
 
 A = f"{WIDGETS}/a"
@@ -331,6 +258,19 @@ STEPS: tuple[Step, ...] = (
         content_type="application/yaml",
     ),
     post("no yaml", WIDGETS, b"a: [", content_type="application/yaml"),
+    *(
+        post(name, f"{CORE}/configmaps", text.encode(), content_type="application/yaml")
+        for name, text in YAML.items()
+    ),
+    *(
+        post(
+            f"a number: {number}",
+            WIDGETS,
+            msgspec.json.encode(widget("n", "NUMBER")).replace(b'"NUMBER"', number.encode()),
+            query={"dryRun": "All"},
+        )
+        for number in ("9" * 40, "1e999", "1.5", "2.0", "-0", "1e2")
+    ),
     # lists
     get("first page", WIDGETS, query={"limit": "1"}, saves={"more": "metadata.continue"}),
     get("next page", WIDGETS, query={"limit": "1", "continue": "$more"}),
@@ -673,6 +613,19 @@ STEPS: tuple[Step, ...] = (
     patch("change the scope of a crd", f"{CRDS}/widgets.$group", {"spec": {"scope": "Cluster"}}),
     post("crd without structure", CRDS, UNSTRUCTURED),
     post("crd of a wrong name", CRDS, {**CRD, "metadata": {"name": "gadgets.$group"}}),
+    *(post(name, CRDS, body, query={"dryRun": "All"}) for name, body in BAD_CRDS.items()),
+    patch(
+        "crd whose stored version goes",
+        f"{CRDS}/widgets.$group",
+        [{"op": "replace", "path": "/spec/versions/0/name", "value": "v2"}],
+        JSON_PATCH,
+    ),
+    patch(
+        "crd that becomes nonsense",
+        f"{CRDS}/widgets.$group",
+        [{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/type", "value": "foo"}],
+        JSON_PATCH,
+    ),
     # methods
     Step("options", "OPTIONS", WIDGETS),
     Step("post to an object", "POST", f"{WIDGETS}/x", {}),

@@ -29,6 +29,21 @@ VERSION: Json = {
 }
 
 
+STATUS_TYPE = (
+    'only "object" is allowed as the type at the root of the schema if the status subresource is '
+    "enabled"
+)
+
+
+def shown(name: str, storage: str = "true") -> str:
+    """A version as upstream shows it in messages."""
+    return (
+        f'{{"Name":"{name}","Served":true,"Storage":{storage},"Deprecated":false,'
+        '"DeprecationWarning":null,"Schema":null,"Subresources":null,'
+        '"AdditionalPrinterColumns":null,"SelectableFields":null}'
+    )
+
+
 def crd(*versions: Json, plural: str = "gears", kind: str = "Gear", **spec: Any) -> Json:
     """A CRD as it is stored, if it is valid."""
     body = {
@@ -81,19 +96,24 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
         crd(versions=[]),
         [
             "spec.versions: Invalid value: []: must have exactly one version marked as storage "
-            "version"
+            "version",
+            "status.storedVersions: Invalid value: null: must have at least one stored version",
         ],
     ),
     "two storages": (
         crd(version(), version("v2")),
         [
-            'spec.versions: Invalid value: ["v1","v2"]: must have exactly one version marked as '
-            "storage version"
+            f"spec.versions: Invalid value: [{shown('v1')},{shown('v2')}]: must have exactly one "
+            "version marked as storage version",
+            'status.storedVersions: Invalid value: ["v1"]: must have the storage version v1',
         ],
     ),
     "same version": (
         crd(version(), version(storage=False)),
-        ['spec.versions: Invalid value: ["v1","v1"]: must contain unique version names'],
+        [
+            f"spec.versions: Invalid value: [{shown('v1')},{shown('v1', 'false')}]: must contain "
+            "unique version names"
+        ],
     ),
     "no schema": (
         crd(version(schema={})),
@@ -102,8 +122,8 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
     "schema, one version": (
         crd(version(schema={"openAPIV3Schema": {"type": "string"}})),
         [
-            'spec.validation.openAPIV3Schema.type: Invalid value: "string": must be object at the '
-            "root"
+            f'spec.validation.openAPIV3Schema.type: Invalid value: "string": {why}'
+            for why in (STATUS_TYPE, "must be object at the root")
         ],
     ),
     "schema, two versions": (
@@ -111,8 +131,8 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
             version(), version("v2", storage=False, schema={"openAPIV3Schema": {"type": "string"}})
         ),
         [
-            'spec.versions[1].schema.openAPIV3Schema.type: Invalid value: "string": must be object '
-            "at the root"
+            f'spec.versions[1].schema.openAPIV3Schema.type: Invalid value: "string": {why}'
+            for why in (STATUS_TYPE, "must be object at the root")
         ],
     ),
     "column": (

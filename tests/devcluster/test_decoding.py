@@ -55,7 +55,7 @@ def test_protobuf_goes_to_its_own_decoder() -> None:
         (b'{"a":NaN}', JSON, 400, "NaN is no JSON value"),
         (b" ", JSON, 400, "unexpected end of JSON input"),
         (b"[" * 100_000, JSON, 400, "json parse error"),
-        (b"a: b: c", YAML, 400, "yaml parse error"),
+        (b"a: b: c", YAML, 400, "yaml: mapping values are not allowed"),
         (b"{}", "text/plain", 415, "accepted media types include: application/json"),
     ],
 )

@@ -39,10 +39,7 @@ class Accepted:
 PATCHES = "application/json-patch+json, application/merge-patch+json"
 APPLIED = "server-side apply is not supported here; use kubectl apply without --server-side"
 UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
-SYNTAX = (
-    "yaml parse error: while parsing a flow node expected the node content, but found "
-    "'<stream end>' in \"<byte string>\", line 1, column 5: a: [ ^ (NaNb)"
-)
+HEXADECIMAL = "Nf6e3aNa6bNeNaNf6eNdN ..."
 FIXED = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -137,8 +134,37 @@ ACCEPTED: dict[str, Accepted] = {
             "body.details": None,
         },
     ),
-    "no yaml": Accepted(PARSERS, {"body.message": f"{NO_YAML}Widget): {SYNTAX}"}),
-    "no yaml for a built-in": Accepted(PARSERS, {"body.message": f"{NO_YAML}ConfigMap): {SYNTAX}"}),
+    "yaml, a key that is nothing": Accepted(
+        PARSERS,
+        {
+            "body.message": f"{NO_YAML}ConfigMap): unsupported map key: only text, numbers and "
+            f"booleans can be keys ({HEXADECIMAL})"
+        },
+    ),
+    "yaml, what contains itself": Accepted(
+        PARSERS,
+        {
+            "body.message": f"{NO_YAML}ConfigMap): yaml: the value of an anchor contains itself "
+            f"({HEXADECIMAL})"
+        },
+    ),
+    "a number: 1e999": Accepted(
+        PARSERS,
+        {
+            "body.message": f"{NO_YAML}Widget): couldn't get version/kind; json parse error: json: "
+            'cannot unmarshal number 1eN into Go value of type floatN ({"apiVersion":"g-NS. ...)'
+        },
+    ),
+    "crd with a bad pattern": Accepted(
+        PARSERS,
+        {
+            "body.message": 'CustomResourceDefinition.apiextensions.k8s.io "bads.GROUP" is '
+            "invalid: spec.validation.openAPIV3Schema.properties[spec].properties[f].pattern: "
+            'Invalid value: "(": must be a valid regular expression, but isn\'t',
+            "body.details.causes.0.message": 'Invalid value: "(": must be a valid regular '
+            "expression, but isn't",
+        },
+    ),
     "built-in of another version": Accepted(
         PARSERS,
         {

@@ -220,3 +220,38 @@ def test_a_json_patch_may_not_replace_the_object_by_something_else() -> None:
     operations = [{"op": "add", "path": "", "value": [1]}]
     with pytest.raises(StatusError, match="cannot unmarshal array"):
         patch.apply_patch(JSON_PATCH, {"metadata": {}}, operations, None)
+
+
+def test_copies_do_not_grow_without_end() -> None:
+    """Each doubles what is there: thirty lines would fill the memory."""
+    grow = [{"op": "copy", "from": "/a", "path": f"/a/{name}"} for name in "bc"]
+    with pytest.raises(StatusError) as caught:
+        patch.json_patch({"a": {"text": "x" * 1000}}, grow * 15)
+    assert caught.value.code == 422
+
+
+def test_nothing_is_patched_to_be_too_deep() -> None:
+    """What walks through objects calls itself."""
+    deep: Any = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    with pytest.raises(StatusError, match="exceeded max depth"):
+        patch.apply_patch(patch.MERGE_PATCH, {}, deep, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("9223372036854775807", 2**63 - 1), ("9" * 30, float("9" * 30)), ("2.0", 2), ("-1", -1)],
+)
+def test_numbers_are_those_of_go(text: str, value: float) -> None:
+    """Integers have 64 bits."""
+    decoded = patch.decode(text.encode())
+    assert (decoded, type(decoded)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["1e999", "9" * 5000, "NaN"])
+def test_numbers_that_are_none(text: str) -> None:
+    """400 and not 500, whatever their size."""
+    with pytest.raises(StatusError) as caught:
+        patch.decode(text.encode())
+    assert caught.value.code == 400
