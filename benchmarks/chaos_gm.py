@@ -32,7 +32,7 @@ import yaml
 from holding_proxy import Exchange, Fate, HoldingProxy
 
 from gm.api.core import Pod, Service
-from gm.api.meta import Json, controller_of
+from gm.api.meta import Json, ResourceType, controller_of
 from gm.api.resources import (
     DATASETS,
     FEDERATED_LEARNING_JOBS,
@@ -229,7 +229,10 @@ def job(name: str, journal: Path) -> Json:
         "kind": "FederatedLearningJob",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
-            "aggregationWorker": {"model": {"name": "m"}, "template": template(cloud, "aggregate")},
+            "aggregationWorker": {
+                "model": {"name": name},
+                "template": template(cloud, "aggregate"),
+            },
             "trainingWorkers": [
                 {"dataset": {"name": f"d{number}"}, "template": template(edge, "train")}
                 for number, edge in enumerate(edges)
@@ -242,15 +245,19 @@ async def references(client: Client, roots: Path) -> None:
     """What all jobs refer to."""
     await client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     _, *edges = NODES
-    model: Json = {"metadata": {"name": "m"}, "spec": {"url": "/models/m", "format": "npz"}}
-    bodies = [(MODELS, model)]
     for number, edge in enumerate(edges):
         (roots / edge / "data").mkdir(parents=True, exist_ok=True)
         spec = {"url": "/data/train.txt", "format": "txt", "nodeName": edge}
-        bodies.append((DATASETS, {"metadata": {"name": f"d{number}"}, "spec": spec}))
-    for kind, body in bodies:
-        typed = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-        await client.create(kind, NAMESPACE, typed)
+        await client.create(DATASETS, NAMESPACE, _typed(DATASETS, {"name": f"d{number}"}, spec))
+
+
+def _typed(kind: ResourceType, metadata: Json, spec: Json) -> Json:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 class Chaos:
@@ -287,6 +294,9 @@ class Chaos:
         """Bring the count of submitted jobs up to ``number``."""
         while self.submitted < number:
             body = job(f"job-{self.submitted}", self._journal)
+            name = body["metadata"]["name"]
+            model = _typed(MODELS, {"name": name}, {"url": f"/models/{name}", "format": "npz"})
+            await self._client.create(MODELS, NAMESPACE, model)
             await self._client.create(FEDERATED_LEARNING_JOBS, NAMESPACE, body)
             self.submitted += 1
 

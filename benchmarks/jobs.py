@@ -212,7 +212,7 @@ class GmRun:
     """Batches of jobs submitted to GM, and what it does about them."""
 
     def __init__(self, gm: MeasuredGm, playground: Playground) -> None:
-        self._gm, self._playground = gm, playground
+        self._gm, self.playground = gm, playground
         self._kubelet = Kubelet(playground)
         self._total = 0
         self.reset()
@@ -243,14 +243,14 @@ class GmRun:
 
     async def batch(self, names: list[str]) -> None:
         """Submit jobs ``names``, wait until all are made, have them run, wait until they do."""
-        client, namespace = self._playground.client, self._playground.namespace
+        client, namespace = self.playground.client, self.playground.namespace
         progress, kubelet = Progress(client, namespace), self._kubelet
         self.jobs += len(names)
         self._total += len(names)
         goal = self._total
 
         async def submit(name: str) -> None:
-            job = self._playground.job(name)
+            job = self.playground.job(name)
             await patiently(lambda: client.create(FEDERATED_LEARNING_JOBS, namespace, job))
 
         async with asyncio.TaskGroup() as group:
@@ -299,6 +299,7 @@ async def benchmark(arguments: argparse.Namespace, directory: Path) -> int:
             print(f"{arguments.foreign_pods} foreign pods made in {seconds:.1f} s", flush=True)
         async with MeasuredGm.running(config, log) as gm:
             run = GmRun(gm, ours)
+            await ours.models(["warm-up-0"])
             await run.batch(["warm-up-0"])
             run.reset()
             sample = await Sample.of(client, ours.namespace, "warm-up-0")
@@ -319,6 +320,8 @@ async def _alternate(
     size = max(1, arguments.jobs // arguments.batches)
     for batch in range(arguments.batches):
         names = [f"bench-{batch * size + number:05}" for number in range(size)]
+        await bare.models(names)
+        await run.playground.models(names)
         bare_seconds += await bare_run(sample, bare, names, at_once=arguments.workers)
         await run.batch(names)
     return bare_seconds

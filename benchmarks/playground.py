@@ -92,8 +92,6 @@ class Playground:
         await client.create(NAMESPACES, "", {"metadata": {"name": self.namespace}})
         for number, name in enumerate(self.nodes, start=1):
             await self._node(name, f"10.99.0.{number}")
-        model = {"metadata": {"name": "m"}, "spec": {"url": "/models/m", "format": "npz"}}
-        await client.create(MODELS, self.namespace, _typed(MODELS, model))
         for number in range(TRAINERS):
             spec = {
                 "url": f"/data/{number}/train.npz",
@@ -120,6 +118,16 @@ class Playground:
             for name in self.nodes:
                 with contextlib.suppress(ServiceError):
                     await self.heartbeat(name)
+
+    async def models(self, names: Iterable[str]) -> None:
+        """The models of jobs ``names``: two jobs that train one would be told so."""
+
+        async def create(name: str) -> None:
+            spec = {"url": f"/models/{name}", "format": "npz"}
+            body = _typed(MODELS, {"metadata": {"name": name}, "spec": spec})
+            await patiently(lambda: self.client.create(MODELS, self.namespace, body))
+
+        await each(names, create, at_once=8)
 
     async def _node(self, name: str, address: str) -> None:
         await self.client.create(NODES, "", {"metadata": {"name": name}})
@@ -148,7 +156,7 @@ class Playground:
             "kind": "FederatedLearningJob",
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {
-                "aggregationWorker": {"model": {"name": "m"}, "template": template(cloud)},
+                "aggregationWorker": {"model": {"name": name}, "template": template(cloud)},
                 "trainingWorkers": [
                     {"dataset": {"name": f"d{number}"}, "template": template(edge)}
                     for number, edge in enumerate(edges)
