@@ -16,7 +16,6 @@ import asyncio
 import collections
 import contextlib
 import math
-import os
 import random
 import shutil
 import sys
@@ -30,6 +29,7 @@ import msgspec
 import uvloop
 import yaml
 from holding_proxy import Exchange, Fate, HoldingProxy
+from killed_gm import KilledGm
 
 from gm.api.core import Pod, Service
 from gm.api.meta import Json, ResourceType, controller_of
@@ -45,7 +45,6 @@ from gm.kube.client import Client
 from gm.kube.informer import Informer
 from gm.kube.lister import Event, EventType
 from gm.local.directory import StateDirectory
-from gm.local.lifeline import LIFELINE
 from gm.local.network import LoopbackNetwork
 from gm.local.supervisor import supervising
 from gm.local.system import System, apiserver_program, install_crds, node_program
@@ -75,65 +74,6 @@ _TOTAL_SECONDS = 900.0
 def say(line: str) -> None:
     """Print at once."""
     print(line, flush=True)
-
-
-class Gm:
-    """GM as a child that is killed and started again."""
-
-    def __init__(self, config: Path, log: Path) -> None:
-        self._config, self._log = config, log
-        self._process: asyncio.subprocess.Process | None = None
-        self.ready = asyncio.Event()
-        self.began = 0.0
-        self.starts = 0
-
-    async def start(self) -> None:
-        """Start it; ``ready`` is set when it says that it is."""
-        self.ready = ready = asyncio.Event()
-        read_end, write_end = os.pipe()
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "gm", "run", "--config", str(self._config)),
-                env={**os.environ, LIFELINE: f"{os.getpid()}:{write_end}"},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(write_end,),
-            )
-        os.close(write_end)
-        self.began, self.starts = time.monotonic(), self.starts + 1
-        loop = asyncio.get_running_loop()
-
-        def spoke() -> None:
-            loop.remove_reader(read_end)
-            if os.read(read_end, 1):
-                ready.set()
-            os.close(read_end)
-
-        loop.add_reader(read_end, spoke)
-
-    async def kill(self) -> None:
-        """``kill -9``, and wait until it is gone."""
-        assert self._process is not None
-        if self._process.returncode is not None:
-            raise SystemExit(
-                f"GM ended by itself with exit code {self._process.returncode}: {self.last_word}"
-            )
-        self._process.kill()
-        await self._process.wait()
-
-    async def stop(self) -> int:
-        """SIGTERM; its exit code."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
-        return await self._process.wait()
-
-    @property
-    def last_word(self) -> str:
-        """The last line of its log."""
-        lines = self._log.read_text(errors="replace").splitlines()
-        return next((line for line in reversed(lines) if line.strip()), "")[-500:]
 
 
 class _Life(msgspec.Struct):
@@ -266,7 +206,7 @@ class Chaos:
     def __init__(
         self,
         client: Client,
-        gm: Gm,
+        gm: KilledGm,
         proxy: HoldingProxy,
         rng: random.Random,
         arguments: argparse.Namespace,
@@ -499,7 +439,7 @@ async def run(arguments: argparse.Namespace, path: Path) -> int:
             proxy, observer = HoldingProxy(client.server, ca_file(directory)), Observer(client)
             await references(client, directory.nodes)
             async with proxy.running(network.address(2)), observer.watching():
-                gm = Gm(gm_config(directory, network, proxy.url), log)
+                gm = KilledGm(gm_config(directory, network, proxy.url), log)
                 chaos = Chaos(client, gm, proxy, rng, arguments, journal)
                 await chaos.run()
                 phases = await wait_end(client, arguments.jobs)

@@ -30,7 +30,7 @@ class KilledGm:
         read_end, write_end = os.pipe()
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gm", "run", "--config", str(self._config)),
+                *(sys.executable, "-P", "-m", "gm", "run", "--config", str(self._config)),
                 env={**os.environ, LIFELINE: f"{os.getpid()}:{write_end}"},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -68,6 +68,6 @@ class KilledGm:
 
     @property
     def last_word(self) -> str:
-        """The last line of its log."""
+        """The last line of its log, at most 500 characters."""
         lines = self._log.read_text(errors="replace").splitlines()
-        return lines[-1] if lines else ""
+        return next((line for line in reversed(lines) if line.strip()), "")[-500:]

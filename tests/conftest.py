@@ -71,12 +71,7 @@ async def cluster(request: pytest.FixtureRequest) -> Cluster:
     cluster-scoped objects with names of your own.
     """
     kind: str = request.param
-    try:
-        paths = await asyncio.to_thread(servers.server, kind)
-    except servers.RealUnavailable as exc:
-        if os.environ.get("GM_REQUIRE_REAL") == "1":
-            pytest.fail(str(exc))
-        pytest.skip(str(exc))
+    paths = await asyncio.to_thread(servers.server_or_skip, kind)
     namespace = f"t-{secrets.token_hex(5)}"
     found = Cluster(kind, paths, namespace)
     async with found.client() as client:

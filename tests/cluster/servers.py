@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["RealUnavailable", "assets_problem", "begin_run", "end_run", "server"]
+import pytest
+
+__all__ = ["RealUnavailable", "assets_problem", "begin_run", "end_run", "server", "server_or_skip"]
 
 _RUN = "GM_TEST_RUN"  # "PID:DIRECTORY", inherited by the workers of pytest-xdist
 _PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager")
@@ -76,6 +78,16 @@ def server(kind: str) -> dict[str, str]:
         started: dict[str, str] = json.loads(outcome.read_text())
     assert "error" not in started, f"the {kind} API server did not start:\n{started['error']}"
     return started
+
+
+def server_or_skip(kind: str) -> dict[str, str]:
+    """As ``server``; the test skips where there is no real one, or fails if one is required."""
+    try:
+        return server(kind)
+    except RealUnavailable as exc:
+        if os.environ.get("GM_REQUIRE_REAL") == "1":
+            pytest.fail(str(exc))
+        pytest.skip(str(exc))
 
 
 def _run() -> tuple[int, Path]:

@@ -408,10 +408,7 @@ async def compare(sequence: list[Request]) -> None:
 @pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
     """One event loop for all sequences, where there is a real server."""
-    try:
-        servers.server("real")
-    except servers.RealUnavailable as exc:
-        pytest.skip(str(exc))
+    servers.server_or_skip("real")
     with asyncio.Runner() as found:
         yield found
         found.run(asyncio.sleep(0.5))  # watches that were cut say farewell to TLS
