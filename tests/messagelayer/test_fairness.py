@@ -61,6 +61,7 @@ async def test_big_first_sync_with_a_slow_api_delays_nobody_P0_029(
         async with big.connected(server.port, "big") as busy:
             delays, pongs, reports = [], [], []
             version = 1
+            amid = 0  # rounds that ended before the other's sync did
             while len(busy.held) < OBJECTS:
                 version += 1
                 began = clock()
@@ -75,7 +76,8 @@ async def test_big_first_sync_with_a_slow_api_delays_nobody_P0_029(
                 report = await hub.next_report()
                 hub.acknowledge(report)
                 reports.append(clock() - began)
+                amid += len(busy.held) < OBJECTS
             assert sorted(delays)[int(len(delays) * 0.99) - 1] < 1
             assert max(pongs) < 1
             assert max(reports) < 2
-            assert version > 10
+            assert amid > 1, "the others were served before it was done"

@@ -153,24 +153,28 @@ def _execute(order: dict[str, Any], shim_pid: int, outputs: tuple[int, int], err
         os._exit(127)
 
 
-def _children() -> set[int]:
-    """Process ids of all descendants, found by walking /proc."""
+def _children() -> list[int]:
+    """Process ids of all descendants, parents first, found by walking /proc."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 # The command in parentheses may hold anything, spaces and brackets included.
                 parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-    below: set[int] = set()
+    parents.pop(os.getpid(), None)  # read one after the other they might make a ring, but for this
+    below: list[int] = []
     frontier = {os.getpid()}
     while frontier:
-        frontier = {pid for pid, parent in parents.items() if parent in frontier} - below
-        below |= frontier
+        frontier = {pid for pid, parent in parents.items() if parent in frontier}
+        below += sorted(frontier, key=lambda pid: pid != Shim.main_pid)
     return below
 
 
 def kill_everything() -> int | None:
     """Kill and reap all descendants, also those that fork meanwhile.
+
+    The main process first: a shell whose child is killed before it would end by itself, and tell
+    another story.
 
     Returns: the wait status of the main process if it was among them, else None.
     """
