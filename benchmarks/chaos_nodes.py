@@ -38,10 +38,10 @@ class Link(Proxy):
         self.host = host
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, slow: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_down: bool
     ) -> None:
         with contextlib.suppress(OSError, RuntimeError):
-            await super()._pump(_Holding(reader, self), writer, slow=slow)  # type: ignore[arg-type]
+            await super()._pump(_Holding(reader, self), writer, is_down=is_down)  # type: ignore[arg-type]
 
 
 class _Holding:

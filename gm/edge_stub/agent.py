@@ -11,11 +11,12 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from gm.edge_stub.credentials import Credentials, is_loopback
+from gm.edge_stub.keepalive import WatchedConnection, keep_alive
 from gm.edge_stub.link import Applied, Link, LinkV1, LinkV2
 from gm.edge_stub.outbox import Outbox
 from gm.edge_stub.settings import EdgeSettings
@@ -115,6 +116,7 @@ class Agent:
             lasted, code = 0.0, None
             try:
                 async with self._dial() as connection:
+                    assert isinstance(connection, WatchedConnection)
                     started = clock()
                     ended = await self._serve(connection)
                     lasted, cause = clock() - started, _describe(ended)
@@ -149,8 +151,8 @@ class Agent:
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             compression=None,
             max_size=settings.max_frame_bytes,
-            ping_interval=settings.ping_interval_seconds,
-            ping_timeout=settings.ping_timeout_seconds,
+            create_connection=WatchedConnection,
+            ping_interval=None,  # see gm.edge_stub.keepalive
             close_timeout=2,
             open_timeout=10,
             ssl=tls,
@@ -158,14 +160,26 @@ class Agent:
             logger=_library_logger,
         )
 
-    async def _serve(self, connection: ClientConnection) -> Exception | None:
+    async def _serve(self, connection: WatchedConnection) -> Exception | None:
         kind: type[Link] = LinkV2 if connection.subprotocol == SUBPROTOCOL else LinkV1
         logger.info("connected to gm", extra={"gm": self._settings.gm, "protocol": kind.protocol})
         link = kind(connection, store=self._store, outbox=self._outbox, applied=self._applied)
         self._link, self._since = link, _now()
         self._cause, self._retry_at = "", None
         try:
-            return await link.run()
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(
+                    keep_alive(
+                        connection,
+                        interval_seconds=self._settings.ping_interval_seconds,
+                        timeout_seconds=self._settings.ping_timeout_seconds,
+                    ),
+                    name="keep-alive",
+                )
+                ended = await link.run()
+                is_stalled = watch.done() and watch.result()
+                watch.cancel()
+            return TimeoutError("no progress on the link") if is_stalled else ended
         finally:
             self._link, self._since = None, _now()
 

@@ -9,11 +9,11 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from gm import __version__
+from gm.edge_stub.keepalive import WatchedConnection
 from gm.edge_stub.objects import Held, NotAnObject, identify
 from gm.edge_stub.outbox import Outbox, Waiting
 from gm.edge_stub.store import Put, Remove, Store, StoreError
@@ -48,7 +48,7 @@ class Link(abc.ABC):
     is_in_step: bool | None = None
 
     def __init__(
-        self, connection: ClientConnection, *, store: Store, outbox: Outbox, applied: Applied
+        self, connection: WatchedConnection, *, store: Store, outbox: Outbox, applied: Applied
     ) -> None:
         self._connection, self._store, self._outbox = connection, store, outbox
         self._applied = applied
@@ -140,13 +140,13 @@ class LinkV1(Link):
     protocol = "v1"
 
     def __init__(
-        self, connection: ClientConnection, *, store: Store, outbox: Outbox, applied: Applied
+        self, connection: WatchedConnection, *, store: Store, outbox: Outbox, applied: Applied
     ) -> None:
         super().__init__(connection, store=store, outbox=outbox, applied=applied)
         self._sent: list[Waiting] = []
 
     async def _greet(self) -> None:
-        await self._connection.send(HELLO_V1.decode())
+        await self._connection.write(HELLO_V1.decode())
 
     async def _handle(self, frames: Sequence[str | bytes]) -> None:
         changes: list[Put | Remove] = []
@@ -181,7 +181,7 @@ class LinkV1(Link):
                 continue
             for report in reports:
                 frame = encode_v1(report.key, STATUS, report.content)
-                await self._connection.send(frame.decode())
+                await self._connection.write(frame.decode())
             # The pong says that GM has read everything before the ping.
             await (await self._connection.ping())
             await self._outbox.done([report.id for report in reports])
@@ -205,7 +205,7 @@ class LinkV2(Link):
     is_in_step = False
 
     def __init__(
-        self, connection: ClientConnection, *, store: Store, outbox: Outbox, applied: Applied
+        self, connection: WatchedConnection, *, store: Store, outbox: Outbox, applied: Applied
     ) -> None:
         super().__init__(connection, store=store, outbox=outbox, applied=applied)
         self._welcome: asyncio.Future[v2.Welcome] = asyncio.get_running_loop().create_future()
@@ -219,7 +219,7 @@ class LinkV2(Link):
             for h in self._store.held.values()
         )
         hello = v2.Hello(agent=f"gm/{__version__}", inventory=inventory)
-        await self._connection.send(v2.encode_v2(hello))
+        await self._connection.write(v2.encode_v2(hello))
 
     async def _handle(self, frames: Sequence[str | bytes]) -> None:
         changes: list[Put | Remove] = []
@@ -244,7 +244,7 @@ class LinkV2(Link):
             logger.info("in step with gm", extra={"objects": len(self._store.held)})
         with contextlib.suppress(ConnectionClosed):  # GM hears of it in the next hello
             for answer in answers:
-                await self._connection.send(v2.encode_v2(answer))
+                await self._connection.write(v2.encode_v2(answer))
 
     def _understand(self, message: v2.FromGm, answers: list[v2.FromEdge]) -> Put | Remove | None:
         """The change that ``message`` asks for; its answer, for when that is durable."""
@@ -315,4 +315,4 @@ class LinkV2(Link):
             await self._outbox.done([report.id])
             return
         self._unacknowledged.add(report.id)
-        await self._connection.send(frame)
+        await self._connection.write(frame)

@@ -17,7 +17,10 @@ class Proxy:
         self.target = target
         self.port = 0
         self.is_black_hole = False  # nothing passes, and nobody is told
+        self.holds_uploads = False  # the same, but what goes to the client passes
         self.bytes_per_second: float | None = None  # towards the client
+        self.upload_bytes_per_second: float | None = None  # towards the target
+        self.most_bytes: int | None = None  # towards the client, over all; then all is cut
         self._writers: set[asyncio.StreamWriter] = set()
         self._group: asyncio.TaskGroup | None = None
 
@@ -57,25 +60,34 @@ class Proxy:
         self._writers |= {writer, far_writer}
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, far_writer, slow=False))
-                group.create_task(self._pump(far_reader, writer, slow=True))
+                group.create_task(self._pump(reader, far_writer, is_down=False))
+                group.create_task(self._pump(far_reader, writer, is_down=True))
         finally:
             self._writers -= {writer, far_writer}
             writer.transport.abort()
             far_writer.transport.abort()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, slow: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_down: bool
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                while self.is_black_hole:
+                while self.is_black_hole or (self.holds_uploads and not is_down):
                     if writer.transport.is_closing():
                         return
                     await asyncio.sleep(0.01)
-                if slow and self.bytes_per_second:
-                    await asyncio.sleep(len(data) / self.bytes_per_second)
+                rate = self.bytes_per_second if is_down else self.upload_bytes_per_second
+                if rate:
+                    await asyncio.sleep(len(data) / rate)
+                if is_down and self.most_bytes is not None:
+                    data, self.most_bytes = data[: self.most_bytes], self.most_bytes - len(data)
                 writer.write(data)
                 await writer.drain()
+                if self.most_bytes is not None and self.most_bytes <= 0:
+                    self.most_bytes = None
+                    writer.close()  # what is written still arrives
+                    await writer.wait_closed()
+                    self.cut()
+                    return
             if writer.can_write_eof() and not writer.transport.is_closing():
                 writer.write_eof()

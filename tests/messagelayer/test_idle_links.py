@@ -39,7 +39,7 @@ class ImpatientProxy(Proxy):
             watch.cancel()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, slow: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_down: bool
     ) -> None:
         clock = asyncio.get_running_loop().time
         with contextlib.suppress(OSError):
