@@ -181,7 +181,7 @@ async def test_reports_cut_off_in_flight_are_sent_again_P0_004(start_edge: Start
         await first.wait_received(1)
         for number in range(1, 5):
             await post_round(edge, number, name="trainworker-1")
-        await first.wait_reports(4)
+            await first.wait_reports(number)
         first.pause()
         # Each from a worker of its own: only the newest of one worker's reports waits.
         for number in range(5, 11):
