@@ -357,6 +357,6 @@ async def _tell_unserved_kinds(client: Client) -> None:
                     "objects of a kind that this GM does not serve are left alone",
                     extra={"kind": resource.qualified, "objects": len(objects.items)},
                 )
-    except (ServiceError, msgspec.MsgspecError) as exc:
+    except (ServiceError, msgspec.MsgspecError, RecursionError) as exc:
         # CRDs may not be listed with a namespaced role; nothing depends on it
         logger.debug("kinds in the cluster are not known", extra={"reason": str(exc)})

@@ -15,6 +15,7 @@ import msgspec
 
 from gm.api.meta import ObjectKey, ResourceType
 from gm.errors import ApiUnreachable, ResourceExpired
+from gm.kube import nesting
 from gm.kube.kubeconfig import load_access
 from gm.kube.transport import (
     JSON,
@@ -196,7 +197,7 @@ class Client:
         }
         path, request = resource.path(namespace), _describe("list", resource, namespace)
         while True:
-            page = _decode(_decode_page, await self._send("GET", path, request, query), request)
+            page = _decode(_read_page, await self._send("GET", path, request, query), request)
             yield ListResult(page.items or [], page.metadata.resource_version)
             if not page.metadata.continue_:
                 return
@@ -314,7 +315,7 @@ class Client:
         )
         async with contextlib.aclosing(lines):
             async for line in lines:
-                event = _decode(_decode_event, line, request)
+                event = _decode(_read_event, line, request)
                 if event.type == "ERROR":
                     raise error_of(request, _decode(_decode_status, event.object, request))
                 yield event
@@ -397,6 +398,25 @@ def _name_in(namespace: str, body: bytes) -> str:
     except msgspec.MsgspecError:
         name = "?"
     return f"{namespace}/{name}" if namespace else name
+
+
+def _read_page(data: bytes | msgspec.Raw) -> _Page:
+    try:
+        return _decode_page(data)
+    except RecursionError:  # one object in it is nested too deeply; the others are wanted
+        parts = nesting.fields(bytes(data))
+        metadata = msgspec.json.decode(parts["metadata"], type=_ListMeta)
+        return _Page(metadata, [msgspec.Raw(item) for item in nesting.items(parts["items"])])
+
+
+def _read_event(data: bytes | msgspec.Raw) -> WatchEvent:
+    try:
+        return _decode_event(data)
+    except RecursionError:
+        parts = nesting.fields(bytes(data))
+        return WatchEvent(
+            msgspec.json.decode(parts["type"], type=str), msgspec.Raw(parts["object"])
+        )
 
 
 def _decode(

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gm.api.meta import ObjectKey, PartialObject, ResourceType
+from gm.api.meta import ObjectKey, ObjectMeta, PartialObject, ResourceType
 from gm.errors import (
     ApiError,
     Forbidden,
@@ -21,6 +21,7 @@ from gm.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from gm.kube import nesting
 from gm.kube.client import Client, WatchEvent
 from gm.kube.lister import Event, EventType, Lister, Stored, View
 from gm.kube.strip import without_managed_fields
@@ -94,7 +95,7 @@ class Informer(Generic[T]):
         self.restarts = 0
         """How often list or watch was begun again after a failure."""
         self._client = client
-        self._decode: Callable[[bytes | msgspec.Raw], T] = msgspec.json.Decoder(view).decode
+        self._decode: Callable[[bytes], T] = msgspec.json.Decoder(view).decode
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
@@ -216,25 +217,16 @@ class Informer(Generic[T]):
             await self._put(seen.stored)
         self._version = seen.version or self._version
 
-    def _read(self, raw: msgspec.Raw) -> _Seen[T]:
+    def _read(self, item: msgspec.Raw) -> _Seen[T]:
         """Decode an object; one that does not fit the view must not stop the others."""
+        raw = bytes(item)
+        if nesting.is_too_deep(raw):
+            reason = f"is nested more than {nesting.MAX_DEPTH} levels deep"
+            return self._unreadable(_decode_partial(nesting.outline(raw)).metadata, reason)
         try:
             view = self._decode(raw)
         except msgspec.MsgspecError as exc:
-            meta = _decode_partial(raw).metadata
-            if self.undecodable.get(meta.key) != str(exc):
-                self.undecodable[meta.key] = str(exc)
-                logger.warning(
-                    "object can not be read and is left as it was before",
-                    extra={
-                        "kind": self.resource.qualified,
-                        "object": str(meta.key),
-                        "reason": str(exc),
-                    },
-                )
-                for handler in self._undecodable_handlers:
-                    handler(meta.key)
-            return _Seen(meta.key, meta.uid, meta.resource_version, None)
+            return self._unreadable(_decode_partial(raw).metadata, str(exc))
         meta = view.metadata
         self.undecodable.pop(meta.key, None)
         known = self.lister.get(meta.key)
@@ -249,6 +241,21 @@ class Informer(Generic[T]):
                 meta.key, meta.uid, meta.resource_version, view, without_managed_fields(raw)
             )
         return _Seen(meta.key, meta.uid, meta.resource_version, stored)
+
+    def _unreadable(self, meta: ObjectMeta, reason: str) -> _Seen[T]:
+        if self.undecodable.get(meta.key) != reason:
+            self.undecodable[meta.key] = reason
+            logger.warning(
+                "object can not be read and is left as it was before",
+                extra={
+                    "kind": self.resource.qualified,
+                    "object": str(meta.key),
+                    "reason": reason,
+                },
+            )
+            for handler in self._undecodable_handlers:
+                handler(meta.key)
+        return _Seen(meta.key, meta.uid, meta.resource_version, None)
 
     async def _put(self, new: Stored[T]) -> None:
         old = self.lister.get(new.key)

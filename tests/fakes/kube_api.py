@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-__all__ = ["FakeKubeApi", "Request", "Stream", "fake_kube_api", "status"]
+__all__ = ["RESET", "FakeKubeApi", "Request", "Stream", "fake_kube_api", "status"]
 
 Json = dict[str, Any]
 
@@ -68,7 +68,10 @@ class Stream:
         await self._ended.wait()
 
 
-Answer = web.StreamResponse | Json | tuple[int, Json] | None
+RESET = "reset"
+"""An answer: the connection is broken without a word."""
+
+Answer = web.StreamResponse | str | Json | tuple[int, Json] | None
 Handler = Callable[[Request], Awaitable[Answer] | Answer]
 
 
@@ -91,7 +94,7 @@ class FakeKubeApi:
     """Records requests, answers from ``answers`` first (one each, in order), then ``handler``.
 
     An answer is a JSON object (200), a pair (code, object), a web.Response, or None: accept the
-    watch and hand it to the test by ``next_watch``.
+    watch and hand it to the test by ``next_watch``; or RESET.
     """
 
     url: str = ""
@@ -127,6 +130,10 @@ class FakeKubeApi:
             answer = answer(request)
             if asyncio.iscoroutine(answer):
                 answer = await answer
+        if answer == RESET:
+            assert incoming.transport is not None
+            incoming.transport.abort()
+            return web.Response()
         if answer is None:
             return await self._stream(request, incoming)
         if isinstance(answer, web.StreamResponse):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from gm.api.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, DATASETS,
 from gm.errors import Conflict
 from gm.kube import Client, Event, EventType, Informer, InformerSettings
 from tests.cluster.cluster import Cluster
-from tests.fakes.kube_api import FakeKubeApi, Request, fake_kube_api, status
+from tests.fakes.kube_api import RESET, FakeKubeApi, Request, fake_kube_api, status
 from tests.kube.conftest import custom_resource_definition
 
 FAST = InformerSettings(
@@ -382,8 +383,9 @@ async def test_a_silent_watch_is_opened_again_P0_011(api: FakeKubeApi) -> None:
         again.end()
 
 
-async def test_resets_while_opening_are_retried_for_ever_P0_011() -> None:
-    """Thirty times in a row, then all is as if nothing had been."""
+@pytest.mark.parametrize("how", ["reset", "refused"])
+async def test_resets_while_opening_are_retried_for_ever_P0_011(how: str) -> None:
+    """Thirty times in a row, by the network or by a proxy, then all is as if nothing had been."""
     resets = 0
     async with fake_kube_api() as api:
 
@@ -391,7 +393,7 @@ async def test_resets_while_opening_are_retried_for_ever_P0_011() -> None:
             nonlocal resets
             if request.is_watch and resets < 30:
                 resets += 1
-                return web.Response(status=503, text="connection reset by peer")
+                return RESET if how == "reset" else web.Response(status=503, text="reset by peer")
             return None if request.is_watch else listed(10, obj("a", 1))
 
         api.handler = answer
@@ -400,7 +402,8 @@ async def test_resets_while_opening_are_retried_for_ever_P0_011() -> None:
             await eventually(lambda: informer.problem is None)
             await stream.send("ADDED", obj("b", 11))
             await seen.wait_for("ADDED a@1", "SYNCED", "ADDED b@11")
-            assert informer.restarts >= 30
+            assert resets == 30
+            assert informer.restarts >= 15, "aiohttp itself tries a connection that it kept twice"
             stream.end()
 
 
@@ -621,6 +624,35 @@ async def test_an_object_that_does_not_fit_is_not_deleted_by_a_relist(api: FakeK
             assert seen.seen == ["ADDED a@1", "SYNCED"]
             assert [key.name for key in informer.undecodable] == ["a"]
             stream.end()
+
+
+def deep(name: str, version: int) -> bytes:
+    """An object of more levels than any decoder takes."""
+    body = json.dumps(obj(name, version, spec="DEEP"))
+    return body.replace('"DEEP"', '{"a":' * 9000 + "1" + "}" * 9000).encode()
+
+
+async def test_an_object_that_is_nested_too_deeply_stops_nobody_P0_024(api: FakeKubeApi) -> None:
+    """In a list or a watch: an API server stores it, no decoder takes it."""
+    page = b'{"metadata":{"resourceVersion":"10"},"items":[%s,%s]}' % (
+        deep("a", 1),
+        json.dumps(obj("b", 2)).encode(),
+    )
+    api.answers = [web.Response(body=page, content_type="application/json"), None]
+    async with following(api) as (informer, seen):
+        stream = await api.next_watch()
+        await stream.send("MODIFIED", obj("a", 11))
+        await stream.send_bytes(b'{"type":"MODIFIED","object":%s}\n' % deep("b", 12))
+        await stream.send_bytes(b'{"type":"ADDED","object":%s}\n' % deep("c", 13))
+        await stream.send("ADDED", obj("d", 14))
+        await seen.wait_for("ADDED b@2", "SYNCED", "ADDED a@11", "ADDED d@14")
+        assert [key.name for key in informer.undecodable] == ["b", "c"]
+        why = informer.undecodable[ObjectKey("ns", "c")]
+        assert why == "is nested more than 200 levels deep"
+        await stream.send_bytes(b'{"type":"DELETED","object":%s}\n' % deep("b", 15))
+        await seen.wait_for("ADDED b@2", "SYNCED", "ADDED a@11", "ADDED d@14", "DELETED b@2")
+        assert [key.name for key in informer.undecodable] == ["c"]
+        stream.end()
 
 
 @pytest.mark.parametrize("error", [ValueError("a mistake"), Conflict("r", code=409, reason="c")])

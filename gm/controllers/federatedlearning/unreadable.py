@@ -11,6 +11,7 @@ from gm.controllers.federatedlearning.state import Phase
 from gm.controllers.federatedlearning.status import notices
 from gm.controllers.federatedlearning.verdict import is_finished
 from gm.errors import NotFound
+from gm.kube import nesting
 from gm.kube.client import Client
 from gm.kube.recorder import EventRecorder, ObjectRef
 
@@ -30,16 +31,17 @@ async def tell_unreadable(
     """
     try:
         raw = await client.get(FEDERATED_LEARNING_JOBS, key)
+        if nesting.is_too_deep(raw):
+            raw = nesting.outline(raw)
         meta = _decode_partial(raw).metadata
         old = status_of(raw)
         if meta.deletion_timestamp is not None or is_finished(old):
             return
-        patch = status_patch(
-            old, _with_problem(old, meta.generation, why), resource_version=meta.resource_version
-        )
+        new = _with_problem(old, meta.generation, why)
+        patch = status_patch(old, new, resource_version=meta.resource_version)
         if patch is None:
             return
-        raw = await client.patch(FEDERATED_LEARNING_JOBS, key, patch, subresource="status")
+        await client.patch(FEDERATED_LEARNING_JOBS, key, patch, subresource="status")
     except NotFound:
         return
     involved = ObjectRef(
@@ -49,7 +51,7 @@ async def tell_unreadable(
         name=key.name,
         uid=meta.uid,
     )
-    for notice in notices(old, status_of(raw)):
+    for notice in notices(old, new):
         recorder.event(involved, type=notice.type, reason=notice.reason, message=notice.message)
 
 
