@@ -10,7 +10,8 @@
     │   ├── ApiUnreachable     retry with back-off: no answer came (DNS, TCP, TLS, timeout)
     │   └── ApiError           an answer came: a failure ``Status``
     │       ├── BadRequest         400, 413, 415, 422 without a better class: do not retry unchanged
-    │       │   └── Invalid        422: the server's validation refused the object
+    │       │   ├── Invalid        422: the server's validation refused the object
+    │       │   └── TooLarge       413, or etcd says so: write less
     │       ├── Unauthorized       401: credentials are missing or expired
     │       ├── Forbidden          403: RBAC; names verb and resource
     │       ├── NotFound           404: do not retry
@@ -45,6 +46,7 @@ __all__ = [
     "ResourceExpired",
     "ServiceError",
     "TerminalError",
+    "TooLarge",
     "TooManyRequests",
     "Unauthorized",
     "api_error",
@@ -103,6 +105,10 @@ class Invalid(BadRequest):
     """422: the server's validation refused the object."""
 
 
+class TooLarge(BadRequest):
+    """413, or etcd's own refusal, which the API server passes on as a 500."""
+
+
 class Unauthorized(ApiError):
     """401: credentials are missing or expired."""
 
@@ -150,7 +156,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
     404: NotFound,
     409: Conflict,
     410: ResourceExpired,
-    413: BadRequest,
+    413: TooLarge,
     415: BadRequest,
     422: Invalid,
 }
@@ -176,6 +182,8 @@ def api_error(
     kind = _BY_CODE.get(code, ApiError)
     if reason == "AlreadyExists":
         kind = AlreadyExists
+    if code == 500 and "request is too large" in message:
+        kind = TooLarge
     return kind(request, code=code, reason=reason, message=message)
 
 

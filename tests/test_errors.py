@@ -23,6 +23,7 @@ from gm.errors import (
     ResourceExpired,
     ServiceError,
     TerminalError,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
     api_error,
@@ -39,7 +40,7 @@ from gm.errors import (
         (409, "AlreadyExists", AlreadyExists),
         (409, "Conflict", Conflict),
         (410, "Expired", ResourceExpired),
-        (413, "RequestEntityTooLarge", BadRequest),
+        (413, "RequestEntityTooLarge", TooLarge),
         (415, "UnsupportedMediaType", BadRequest),
         (422, "Invalid", Invalid),
         (429, "TooManyRequests", TooManyRequests),
@@ -68,6 +69,12 @@ def test_an_error_without_message_ends_with_its_reason() -> None:
     assert str(api_error("get pods a/b", code=404, reason="NotFound")) == (
         "get pods a/b failed: 404 NotFound"
     )
+
+
+def test_etcds_refusal_of_a_large_object_is_no_failure_of_the_server() -> None:
+    """The API server passes it on as a 500: to send the same again helps nobody."""
+    told = "etcdserver: request is too large"
+    assert type(api_error("patch x a/b", code=500, reason="", message=told)) is TooLarge
 
 
 @pytest.mark.parametrize(("given", "wait"), [(None, 1), (7.0, 7.0), (0.0, 1)])
@@ -112,6 +119,7 @@ def test_a_protocol_violation_carries_the_close_code() -> None:
         (ApiError, ServiceError),
         (ServiceError, GmError),
         (Invalid, BadRequest),
+        (TooLarge, BadRequest),
         (BadRequest, ApiError),
         (ProtocolViolation, GmError),
     ],

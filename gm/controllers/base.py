@@ -11,11 +11,11 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gm.errors import ServiceError, TerminalError
+from gm.errors import ServiceError, TerminalError, TooManyRequests
 from gm.kube.workqueue import ShutDown, Workqueue
 from gm.logs import log_fields
 
-__all__ = ["Controller", "Reconciler", "Result"]
+__all__ = ["Controller", "Reconciler", "Result", "patience"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +24,14 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows a reconcile: nothing, another look in a while, or a retry with back-off."""
+    """What follows a reconcile: nothing, another look in a while, or a retry with back-off.
+
+    ``patience_seconds``: the API server asked not to be tried again before that.
+    """
 
     requeue_after_seconds: float | None = None
     retry: bool = False
+    patience_seconds: float = 0.0
 
 
 class Reconciler(Protocol[K_contra]):
@@ -36,6 +40,11 @@ class Reconciler(Protocol[K_contra]):
     async def reconcile(self, key: K_contra) -> Result:
         """Do it; safe at any time and any number of times."""
         ...
+
+
+def patience(error: ServiceError) -> float:
+    """Seconds that the API server asked for in ``error``; 0 if it did not."""
+    return error.retry_after_seconds if isinstance(error, TooManyRequests) else 0.0
 
 
 class Controller(Generic[K]):
@@ -102,7 +111,7 @@ class Controller(Generic[K]):
         except ServiceError as exc:
             # what the API server did is no fault of ours: a line, not a traceback
             logger.warning("reconcile failed, trying again", extra={"reason": str(exc)})
-            self._queue.add_rate_limited(key)
+            self._queue.add_rate_limited(key, at_least_seconds=patience(exc))
             return
         except Exception:
             logger.exception("reconcile failed")
@@ -110,7 +119,7 @@ class Controller(Generic[K]):
             return
         logger.debug("reconcile finished", extra={"seconds": time.perf_counter() - started})
         if result.retry:
-            self._queue.add_rate_limited(key)
+            self._queue.add_rate_limited(key, at_least_seconds=result.patience_seconds)
             return
         self._queue.forget(key)
         if result.requeue_after_seconds is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from gm.api.meta import Json
 
 __all__ = [
+    "conflict_pause",
     "find_condition",
     "now",
     "parse_time",
@@ -45,12 +47,12 @@ def parse_time(text: Any) -> datetime | None:
         return None
 
 
-def truncated(message: str) -> str:
-    """``message``, cut off at 1 KiB: a status must stay small."""
+def truncated(message: str, *, most: int = _MAX_MESSAGE) -> str:
+    """``message``, cut off at ``most`` bytes: a status must stay small."""
     encoded = message.encode()
-    if len(encoded) <= _MAX_MESSAGE:
+    if len(encoded) <= most:
         return message
-    return encoded[: _MAX_MESSAGE - 3].decode(errors="ignore") + "..."
+    return encoded[: most - 3].decode(errors="ignore") + "..."
 
 
 class _WithStatus(msgspec.Struct):
@@ -128,3 +130,14 @@ def status_patch(old: Json, new: Json, *, resource_version: str) -> Json | None:
     if not changed:
         return None
     return {"metadata": {"resourceVersion": resource_version}, "status": changed}
+
+
+def conflict_pause(attempt: int) -> float:
+    """Seconds to wait before writing a status again after a 409; ``attempt`` counts from 0.
+
+    None at first, since one conflict is no contest. Then at random, so that writers that meet again
+    and again come out of step: up to 20 ms, doubling with each attempt, at most 1 s.
+    """
+    if attempt == 0:
+        return 0.0
+    return random.uniform(0, min(0.02 * 2.0 ** (attempt - 1), 1.0))  # noqa: S311

@@ -14,7 +14,8 @@ import msgspec
 
 from gm.api.meta import Json
 from gm.api.worker_names import TRAIN
-from gm.controllers.conditions import set_condition, timestamp
+from gm.controllers.bounded import shrink
+from gm.controllers.conditions import find_condition, set_condition, timestamp
 
 __all__ = [
     "DatasetUpdate",
@@ -32,6 +33,7 @@ __all__ = [
 _MAX_METRICS = 64
 _MAX_VALUE = 1024
 _MAX_HISTORY = 200
+_MAX_HISTORY_BYTES = 256 * 1024
 _STAGES = {"train": "Train", "eval": "Eval", "deploy": "Deploy"}
 _STAGE_TYPES = {s.lower(): s for s in ("Ready", "Completed", "Failed", "Waiting")}
 
@@ -149,6 +151,10 @@ class TrainingUpdate(msgspec.Struct):
     def apply(self, status: Json, now: datetime) -> None:
         """See :class:`Update`."""
         self._tell_workers(status, now)
+        self._tell_round(status, now)
+        shrink(status)
+
+    def _tell_round(self, status: Json, now: datetime) -> None:
         if not self.round:
             return
         workers = status.get("workers") or []
@@ -174,6 +180,9 @@ class TrainingUpdate(msgspec.Struct):
         return True
 
     def _tell_workers(self, status: Json, now: datetime) -> None:
+        unreachable = find_condition(status, "NodeUnreachable") or {}
+        # who reports is reached, also if it has nothing new to say
+        is_missed = unreachable.get("status") == "True"
         workers = [dict(worker) for worker in status.get("workers") or []]
         for worker in workers:
             if worker.get("role") != TRAIN or worker.get("node") != self.node:
@@ -183,7 +192,7 @@ class TrainingUpdate(msgspec.Struct):
                 told["metrics"] = _merged(worker.get("metrics"), self.metrics)
             if self.round:
                 told["round"] = self.round
-            if any(worker.get(field) != value for field, value in told.items()):
+            if is_missed or any(worker.get(field) != value for field, value in told.items()):
                 worker |= {**told, "lastReportTime": timestamp(now)}
         if workers:
             status["workers"] = workers
@@ -238,11 +247,22 @@ class StageUpdate(msgspec.Struct):
         same = ("stage", "type", "message", "data")
         if history and all(history[-1].get(field) == step.get(field) for field in same):
             return  # an LC that is not sure says it again
-        status["conditions"] = [*history, step][-_MAX_HISTORY:]
+        status["conditions"] = _newest([*history, step])
 
     def absorb(self, newer: StageUpdate) -> bool:
         """Every step counts."""
         return newer == self
+
+
+def _newest(history: list[Json]) -> list[Json]:
+    """The newest steps that the API server takes; the last one in any case."""
+    room, first = _MAX_HISTORY_BYTES, len(history)
+    for step in reversed(history[-_MAX_HISTORY:]):
+        room -= len(msgspec.json.encode(step))
+        if room < 0:
+            break
+        first -= 1
+    return history[min(first, len(history) - 1) :]
 
 
 def _merged(existing: Any, news: dict[str, str]) -> list[Json]:

@@ -21,7 +21,8 @@ from gm.api.resources import (
 )
 from gm.api.sedna import FederatedLearningJob
 from gm.controllers.base import Controller, Result
-from gm.controllers.conditions import now, status_of, status_patch
+from gm.controllers.bounded import shrink
+from gm.controllers.conditions import conflict_pause, now, status_of, status_patch
 from gm.controllers.reporters import why_refused
 from gm.controllers.reports import (
     InferenceUpdate,
@@ -34,7 +35,7 @@ from gm.controllers.reports import (
     parse_job,
 )
 from gm.controllers.stored import OwnWrites, stored
-from gm.errors import BadRequest, Conflict, NotFound
+from gm.errors import BadRequest, Conflict, NotFound, TooLarge
 from gm.kube.client import Client
 from gm.kube.informer import Informer
 from gm.kube.lister import Event, EventType, Stored
@@ -214,14 +215,13 @@ class Upstream:
         metrics = metric_values(first.metrics if first else None)
         reached = info.get("updateTime")
         changes: list[tuple[Target, Update]] = []
-        if is_round or metrics:
-            update = TrainingUpdate(
-                node=report.node,
-                round=number if is_round else None,
-                reached_at=reached[:64] if isinstance(reached, str) else "",
-                metrics=dict(metrics),
-            )
-            changes.append((Target(FEDERATED_LEARNING_JOBS, key), update))
+        update = TrainingUpdate(
+            node=report.node,
+            round=number if is_round else None,
+            reached_at=reached[:64] if isinstance(reached, str) else "",
+            metrics=dict(metrics),
+        )
+        changes.append((Target(FEDERATED_LEARNING_JOBS, key), update))
         model = job.view.spec.aggregation_worker.model.name if job is not None else ""
         if metrics and model:
             target = Target(MODELS, ObjectKey(key.namespace, model))
@@ -268,7 +268,8 @@ class Upstream:
         lister = self._listers[target.resource.kind.lower()]
         writes = self._own_writes(target.resource)
         current: Stored[Any] | None = writes.newest(lister.get(target.key))
-        for _ in range(_MAX_CONFLICTS):
+        is_too_large = False
+        for attempt in range(_MAX_CONFLICTS):
             if current is None:
                 raw = await self._client.get(target.resource, target.key)
                 current = stored(raw, PartialObject)
@@ -277,6 +278,8 @@ class Upstream:
             moment = now()
             for _, update in pending.updates:
                 update.apply(new, moment)
+            if is_too_large:
+                shrink(new, most=0)
             patch = status_patch(old, new, resource_version=current.resource_version)
             if patch is None:
                 return
@@ -286,6 +289,12 @@ class Upstream:
                 )
             except Conflict:
                 current = None  # somebody else wrote: read again, compute again
+                await asyncio.sleep(conflict_pause(attempt))
+                continue
+            except TooLarge:  # the spec leaves less room than usual
+                if is_too_large:
+                    raise
+                is_too_large = True
                 continue
             writes.note(stored(raw, PartialObject), lister.get(target.key))
             return

@@ -106,10 +106,10 @@ class Workqueue(Generic[K]):
             waiting.cancel()
         self._delayed[key] = loop.call_at(due, self.add, key)
 
-    def add_rate_limited(self, key: K) -> None:
-        """Count a failure of ``key`` and add it after its back-off."""
+    def add_rate_limited(self, key: K, *, at_least_seconds: float = 0.0) -> None:
+        """Count a failure of ``key`` and add it after its back-off, or later if so wished."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self.add_after(key, self.backoff_seconds(failures))
+        self.add_after(key, max(self.backoff_seconds(failures), at_least_seconds))
 
     def backoff_seconds(self, failures: int) -> float:
         """Seconds that a key waits after ``failures`` failures in a row."""

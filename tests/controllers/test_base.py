@@ -8,8 +8,9 @@ import logging
 import pytest
 
 from gm.controllers.base import Controller, Result
-from gm.errors import ApiUnreachable, TerminalError
+from gm.errors import ApiUnreachable, TerminalError, TooManyRequests
 from gm.kube.workqueue import Workqueue
+from tests.kube.virtual_time import virtual_time
 
 
 class Scripted:
@@ -18,11 +19,13 @@ class Scripted:
     def __init__(self, **script: list[Result | Exception]) -> None:
         self.script = script
         self.calls: list[str] = []
+        self.times: list[float] = []
         self.news = asyncio.Event()
 
     async def reconcile(self, key: str) -> Result:
         """The next thing in the script of ``key``."""
         self.calls.append(key)
+        self.times.append(asyncio.get_running_loop().time())
         self.news.set()
         steps = self.script.get(key) or [Result()]
         step = steps.pop(0) if len(steps) > 1 else steps[0]
@@ -32,7 +35,7 @@ class Scripted:
 
     async def wait_calls(self, count: int) -> None:
         """Until it was called so often."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(3600):
             while len(self.calls) < count:
                 self.news.clear()
                 await self.news.wait()
@@ -53,6 +56,7 @@ async def run(reconciler: Scripted, calls: int, *keys: str) -> Workqueue[str]:
     return queue
 
 
+@virtual_time
 async def test_a_failure_is_retried_and_forgotten_after_success() -> None:
     """Whatever was raised."""
     reconciler = Scripted(a=[ApiUnreachable("x"), RuntimeError("y"), Result(retry=True), Result()])
@@ -61,6 +65,19 @@ async def test_a_failure_is_retried_and_forgotten_after_success() -> None:
     assert queue.failures("a") == 0
 
 
+BUSY = TooManyRequests("list", code=429, reason="TooManyRequests", retry_after_seconds=60)
+
+
+@pytest.mark.parametrize("step", [BUSY, Result(retry=True, patience_seconds=60)])
+@virtual_time
+async def test_the_servers_wish_for_patience_is_heeded_P1_080(step: Result | Exception) -> None:
+    """Raised or handed on: not before its time."""
+    reconciler = Scripted(a=[step, Result()])
+    await run(reconciler, 2, "a")
+    assert reconciler.times == [0, 60]
+
+
+@virtual_time
 async def test_a_terminal_error_is_not_retried(caplog: pytest.LogCaptureFixture) -> None:
     """Until the object changes."""
     reconciler = Scripted(a=[TerminalError("no way")])
@@ -70,6 +87,7 @@ async def test_a_terminal_error_is_not_retried(caplog: pytest.LogCaptureFixture)
     assert "reconcile gave up" in caplog.text
 
 
+@virtual_time
 async def test_a_failing_key_does_not_stop_the_others() -> None:
     """One object's fault is its own."""
     reconciler = Scripted(a=[RuntimeError("always")])
@@ -77,6 +95,7 @@ async def test_a_failing_key_does_not_stop_the_others() -> None:
     assert "b" in reconciler.calls
 
 
+@virtual_time
 async def test_another_look_comes_when_it_was_asked_for() -> None:
     """Without an event."""
     reconciler = Scripted(a=[Result(requeue_after_seconds=0.02), Result()])
@@ -84,6 +103,7 @@ async def test_another_look_comes_when_it_was_asked_for() -> None:
     assert reconciler.calls == ["a", "a"]
 
 
+@virtual_time
 async def test_a_reconcile_that_does_not_end_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     """After the grace period; it is done again after the next start."""
 

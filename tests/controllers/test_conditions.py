@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gm.controllers.conditions import (
+    conflict_pause,
     find_condition,
     parse_time,
     remove_conditions,
@@ -102,6 +103,15 @@ def test_messages_are_cut_off_at_1_kib() -> None:
     cut = truncated("ü" * 2000)
     assert len(cut.encode()) <= 1024
     assert cut.endswith("...")
+
+
+def test_a_first_conflict_costs_no_pause_and_a_contest_has_bounded_ones_P0_022() -> None:
+    """At random, so that two writers come out of step."""
+    assert conflict_pause(0) == 0
+    for attempt, most in ((1, 0.02), (3, 0.08), (50, 1.0)):
+        pauses = [conflict_pause(attempt) for _ in range(100)]
+        assert all(0 <= pause <= most for pause in pauses)
+        assert len(set(pauses)) > 1
 
 
 def test_times_are_read_leniently() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from gm.controllers.bounded import most_bytes
+from gm.controllers.conditions import timestamp
 from gm.controllers.reports import (
     DatasetUpdate,
     InferenceUpdate,
@@ -109,6 +112,29 @@ def test_ten_thousand_reports_leave_a_small_status_P0_023() -> None:
     assert len(msgspec.json.encode(status)) < 64 * 1024
 
 
+def test_the_longest_reports_leave_a_status_that_can_be_stored_P0_023() -> None:
+    """Of many trainers, each with as many metrics as a report may have, and as long ones."""
+    names = [f"t{number}" for number in range(200)]
+    status: dict[str, Any] = {
+        "workers": [{"name": name, "role": "train", "node": name} for name in names]
+    }
+    metrics = metric_values({f"{n}-{'k' * 2000}": "\x01" * 2000 for n in range(200)})
+    for name in names:
+        training(1, name, **metrics).apply(status, NOW)
+    assert len(msgspec.json.encode(status)) <= most_bytes(status) < 768 * 1024
+    assert {worker["round"] for worker in status["workers"]} == {1}
+
+
+def test_a_report_without_news_shows_that_its_node_is_reached_P1_060() -> None:
+    """While the job says that it is not, and only then."""
+    status = job_status()
+    training(None).apply(status, NOW)
+    assert status == job_status()
+    status["conditions"] = [{"type": "NodeUnreachable", "status": "True"}]
+    training(None, "edge2").apply(status, LATER)
+    assert [w.get("lastReportTime") for w in status["workers"]] == [None, None, timestamp(LATER)]
+
+
 def test_waiting_reports_are_merged_and_nothing_is_lost() -> None:
     """A final report without a round keeps the round, and metrics of each stay."""
     first = training(3, acc="0.8")
@@ -167,6 +193,19 @@ def test_steps_are_kept_in_order_and_their_history_is_bounded() -> None:
         first.apply(status, NOW)
         second.apply(status, NOW)
     assert len(status["conditions"]) == 200
+
+
+def test_a_history_of_long_steps_keeps_the_newest_P0_023() -> None:
+    """As many as the API server takes; the last one in any case."""
+    status: dict[str, Any] = {}
+    for number in range(10):
+        content = {"models": [{"url": f"/{number}", "note": "x" * 60_000}]}
+        stage({"phase": "train", "status": "completed", "output": content}).apply(status, NOW)
+    urls = [re.findall(r'"url":"/(\d)"', step["data"]) for step in status["conditions"]]
+    assert urls == [["6"], ["7"], ["8"], ["9"]]
+    assert len(msgspec.json.encode(status)) <= 256 * 1024
+    stage({"phase": "eval", "status": "failed", "output": "y" * 300_000}).apply(status, NOW)
+    assert [step["stage"] for step in status["conditions"]] == ["Eval"]
 
 
 @pytest.mark.parametrize(

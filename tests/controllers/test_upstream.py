@@ -299,12 +299,53 @@ async def test_a_conflict_is_read_again_and_computed_again_P0_022(rig: Rig) -> N
     assert rig.status("Dataset", "d")["numberOfSamples"] == 3
 
 
+async def test_writers_that_meet_again_and_again_come_out_of_step_P0_022(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first conflict is tried again at once, further ones after pauses that grow."""
+    pauses: list[int] = []
+
+    def pause(attempt: int) -> float:
+        pauses.append(attempt)
+        return 0.0
+
+    monkeypatch.setattr("gm.controllers.upstream.conflict_pause", pause)
+    await rig.add("dataset", "d")
+    rig.server.failures = [api_error("p", code=409, reason="Conflict") for _ in range(4)]
+    rig.report("dataset", "d", {"numberOfSamples": 3})
+    await rig.drained(1)
+    assert pauses == [0, 1, 2, 3]
+    assert rig.status("Dataset", "d")["numberOfSamples"] == 3
+
+
+TOO_LARGE = api_error("patch", code=500, reason="", message="etcdserver: request is too large")
+
+
+async def test_a_status_that_is_too_large_is_written_without_metrics_P0_023(rig: Rig) -> None:
+    """Once more, and no more: the round is there, the report counts as taken."""
+    await rig.add("federatedlearningjob", "j", JOB, **RUNS)
+    rig.server.failures = [TOO_LARGE]
+    rig.report("federatedlearningjob", "j", training(4, accuracy=0.9))
+    await rig.drained(1)
+    status = rig.status("FederatedLearningJob", "j")
+    assert status["round"] == 4
+    assert "metrics" not in status["workers"][0]
+    rig.server.failures = [TOO_LARGE, TOO_LARGE]
+    rig.report("federatedlearningjob", "j", training(5))
+    await rig.drained(2)
+    assert rig.status("FederatedLearningJob", "j")["round"] == 4
+    assert rig.server.failures == []
+    assert rig.server.writes == 1
+
+
 async def test_failures_are_retried_with_what_came_in_the_meantime(rig: Rig) -> None:
     """In order: the later count wins."""
     await rig.add("dataset", "d")
     rig.server.failures = [ApiUnreachable("down"), api_error("p", code=500, reason="Boom")]
     rig.report("dataset", "d", {"numberOfSamples": 3})
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(10):
+        while len(rig.server.failures) == 2:
+            await asyncio.sleep(0.01)
     rig.report("dataset", "d", {"numberOfSamples": 4})
     await rig.drained(2)
     assert rig.status("Dataset", "d")["numberOfSamples"] == 4

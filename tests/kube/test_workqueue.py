@@ -106,6 +106,17 @@ async def test_a_failing_key_backs_off_from_10_to_360_seconds_P1_073() -> None:
 
 
 @virtual_time
+async def test_a_failing_key_waits_as_long_as_the_server_asks_P1_080() -> None:
+    """Where that is longer than its back-off, which counts on all the same."""
+    queue: Workqueue[str] = Workqueue(base_seconds=10)
+    for at_least, expected in ((60.0, 60), (1.0, 20), (0.0, 40)):
+        before = now()
+        queue.add_rate_limited("a", at_least_seconds=at_least)
+        queue.done(await queue.get())
+        assert now() - before == pytest.approx(expected)
+
+
+@virtual_time
 async def test_an_immediate_add_supersedes_the_delayed_one_P1_073() -> None:
     """It runs now, and not again for the old wish."""
     queue: Workqueue[str] = Workqueue(base_seconds=10)
