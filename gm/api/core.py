@@ -64,6 +64,7 @@ class Container(View, frozen=True, kw_only=True):
 
     name: str = ""
     image: str | None = None
+    args: tuple[str, ...] | None = None
     env: tuple[EnvVar, ...] | None = None
     ports: tuple[ContainerPort, ...] | None = None
 

@@ -82,7 +82,8 @@ class RunPolicy(View, frozen=True, kw_only=True):
     backoff_limit: Annotated[
         int | None,
         doc(
-            "Container restarts that each worker may need before it counts as failed.",
+            "Container restarts that each worker may need before it counts as failed; "
+            "an edit of the worker starts its count anew.",
             minimum=0,
             format="int32",
             default=6,
@@ -148,6 +149,9 @@ class WorkerStatus(View, frozen=True, kw_only=True):
         doc("Pending, Running, Succeeded, Failed, or Stopped when the job's end stopped it."),
     ] = None
     restarts: Annotated[int | None, doc("Container restarts so far.", format="int32")] = None
+    spec_hash: Annotated[
+        str | None, doc("Which version of the worker's spec phase and restarts are about.")
+    ] = None
     reason: Annotated[str | None, doc("Why the worker is not running, or has failed.")] = None
     message: Annotated[
         str | None, doc("The same for people: exit code and last line of a container that failed.")

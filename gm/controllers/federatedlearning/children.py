@@ -28,6 +28,7 @@ __all__ = [
     "given_address",
     "leads_to_aggregator",
     "owner_of",
+    "participants_told",
     "service_repair",
     "uses_node_port",
 ]
@@ -147,6 +148,15 @@ def given_address(pod: Pod) -> Address | None:
     return None
 
 
+def participants_told(pod: Pod) -> int | None:
+    """The PARTICIPANTS_COUNT that a worker's pod was made with."""
+    for container in pod.spec.containers or ():
+        count = container.env_value("PARTICIPANTS_COUNT")
+        if count and count.isdecimal():
+            return int(count)
+    return None
+
+
 def leads_to_aggregator(
     world: World, given: Address, wanted: Address, aggregator_node: str | None
 ) -> bool:
@@ -241,7 +251,7 @@ def _env(world: World, worker: Worker, address: Address | None) -> dict[str, str
 def _locations(world: World, worker: Worker) -> tuple[tuple[Location, ...], S3Credentials | None]:
     spec = world.job.view.spec
     names = [(spec.aggregation_worker.model.name, "MODEL_URL")]
-    if spec.pretrained_model:
+    if spec.pretrained_model and spec.pretrained_model.name:  # Go clients write an empty one
         names.append((spec.pretrained_model.name, "PRETRAINED_MODEL_URL"))
     locations = [_model(world, world.models[name], variable) for name, variable in names]
     if worker.dataset is not None:

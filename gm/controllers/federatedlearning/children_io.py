@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -13,6 +13,7 @@ from gm.api.core import Pod, Service
 from gm.api.meta import Json, ObjectKey, PartialObject, controller_of
 from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SERVICES
 from gm.api.sedna import FederatedLearningJob
+from gm.controllers.base import patience
 from gm.controllers.conditions import now
 from gm.controllers.federatedlearning.children import service_repair
 from gm.controllers.federatedlearning.memory import ChildCache
@@ -35,6 +36,7 @@ __all__ = ["ChildWriter", "Outcome"]
 
 logger = logging.getLogger(__name__)
 
+_SHORTEST_LOOK, _LONGEST_LOOK = timedelta(seconds=1), timedelta(seconds=300)
 _AT_ONCE = 32  # creates in flight, over all jobs: one with many trainers is no flood
 
 _decode_partial = msgspec.json.Decoder(PartialObject).decode
@@ -45,11 +47,12 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     ``progress``: the caches show more than before, so planning again makes sense. ``retry``:
     something failed that may work later. ``look_again_at``: something is waited for. ``created``:
-    kinds and names of what was created.
+    kinds and names of what was created. ``patience_seconds``: a retry should wait that long.
     """
 
     progress: bool = False
     retry: bool = False
+    patience_seconds: float = 0.0
     problems: list[Problem] = []
     created: list[str] = []
     look_again_at: datetime | None = None
@@ -59,6 +62,19 @@ class Outcome(msgspec.Struct, kw_only=True):
         if problem is not None:
             self.problems.append(problem)
         self.look_again_at = min(until, self.look_again_at or until)
+
+    def fail(self, what: str, exc: ServiceError) -> None:
+        """``what`` could not be made, but may be later."""
+        self.retry = True
+        self.patience_seconds = max(self.patience_seconds, patience(exc))
+        self.problems.append(_failure(what, exc))
+
+
+class _Blocked(msgspec.Struct):
+    """Since when somebody else has had the names that the job with ``uid`` wants."""
+
+    uid: str
+    since: dict[tuple[str, str], datetime]
 
 
 class ChildWriter:
@@ -71,29 +87,33 @@ class ChildWriter:
         services: ChildCache[Service],
         *,
         patience_seconds: float,
+        clock: Callable[[], datetime] = now,
     ) -> None:
         self._client = client
         self._pods = pods
         self._services = services
         self._patience = timedelta(seconds=patience_seconds)
+        self._clock = clock
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._blocked: dict[tuple[str, ObjectKey], datetime] = {}
+        self._blocked: dict[ObjectKey, _Blocked] = {}
 
-    def forget(self, uid: str) -> None:
-        """The job with ``uid`` is gone."""
-        self._blocked = {key: at for key, at in self._blocked.items() if key[0] != uid}
+    def forget(self, job: ObjectKey) -> None:
+        """The job is gone."""
+        self._blocked.pop(job, None)
 
-    async def delete(self, deletions: Sequence[Deletion]) -> None:
+    async def delete(
+        self, deletions: Sequence[Deletion]
+    ) -> tuple[list[Deletion], ServiceError | None]:
         """Delete exactly these incarnations; one that is gone already is fine.
 
-        Raises: the first ServiceError, after all were tried.
+        Returns: what was deleted, and the first failure; all are tried.
         """
+        done: list[Deletion] = []
         failures: list[ServiceError] = []
         async with asyncio.TaskGroup() as group:
             for deletion in deletions:
-                group.create_task(self._delete(deletion, failures))
-        if failures:
-            raise failures[0]
+                group.create_task(self._delete(deletion, done, failures))
+        return done, next(iter(failures), None)
 
     async def patch(self, patches: Sequence[Patch]) -> None:
         """Apply ``patches``; an object that is gone is none of our business any more."""
@@ -112,7 +132,9 @@ class ChildWriter:
                 group.create_task(self._create(job, child, outcome))
         return outcome
 
-    async def _delete(self, deletion: Deletion, failures: list[ServiceError]) -> None:
+    async def _delete(
+        self, deletion: Deletion, done: list[Deletion], failures: list[ServiceError]
+    ) -> None:
         try:
             await self._client.delete(deletion.resource, deletion.key, uid=deletion.uid)
         except (NotFound, Conflict):  # it is gone, or its name belongs to another one now
@@ -120,6 +142,7 @@ class ChildWriter:
         except ServiceError as exc:
             failures.append(exc)
             return
+        done.append(deletion)
         logger.info(
             "child deleted",
             extra={
@@ -144,13 +167,12 @@ class ChildWriter:
             message = f"{what} is refused: {exc.message or exc.reason}"
             outcome.problems.append(_problem("InvalidSpec", "InvalidSpec", message))
         except ServiceError as exc:
-            outcome.retry = True
-            outcome.problems.append(_failure(what, exc))
+            outcome.fail(what, exc)
         else:
             outcome.progress = True
             outcome.created.append(what)
             self._remember(child.resource == PODS, raw)
-            self._blocked.pop((job.uid, child.key), None)
+            self._free(job, child)
             logger.info(
                 "child created", extra={"kind": child.resource.kind, "child": child.key.name}
             )
@@ -166,19 +188,18 @@ class ChildWriter:
             if owner is not None and owner.uid == job.uid and meta.deletion_timestamp is None:
                 await self._adopt(child, raw)
                 outcome.progress = True
+                self._free(job, child)
                 return
         except NotFound:  # it went in this moment
             outcome.progress = True
             return
         except ServiceError as exc:
-            outcome.retry = True
-            outcome.problems.append(_failure(f"{child.resource.kind} {child.key.name}", exc))
+            outcome.fail(f"{child.resource.kind} {child.key.name}", exc)
             return
-        first_seen = self._blocked.setdefault((job.uid, child.key), now())
-        age = now() - first_seen
+        first_seen, moment = self._blocked_since(job, child), self._clock()
         # looks again after a time in proportion to how long it waits already: a back-off
         # that needs no counter
-        soon = now() + min(max(age / 2, timedelta(seconds=1)), timedelta(seconds=300))
+        soon = moment + min(max((moment - first_seen) / 2, _SHORTEST_LOOK), _LONGEST_LOOK)
         predecessor = (
             owner is not None
             and owner.kind == FEDERATED_LEARNING_JOBS.kind
@@ -189,10 +210,21 @@ class ChildWriter:
             return
         since = meta.deletion_requested or first_seen
         problem = None
-        if now() >= since + self._patience:
+        if moment >= since + self._patience:
             node = msgspec.json.decode(raw, type=Pod).spec.node_name
             problem = removal_problem(child.resource.kind, child.key.name, node, since)
         outcome.wait(problem, soon)
+
+    def _blocked_since(self, job: Stored[FederatedLearningJob], child: Child) -> datetime:
+        known = self._blocked.get(job.key)
+        if known is None or known.uid != job.uid:
+            known = self._blocked[job.key] = _Blocked(job.uid, {})
+        return known.since.setdefault((child.resource.kind, child.key.name), self._clock())
+
+    def _free(self, job: Stored[FederatedLearningJob], child: Child) -> None:
+        known = self._blocked.get(job.key)
+        if known is not None:
+            known.since.pop((child.resource.kind, child.key.name), None)
 
     async def _adopt(self, child: Child, raw: bytes) -> None:
         """Make a child of ours that no cache shows what it should be, labels above all."""

@@ -183,7 +183,7 @@ class HostPortUsers:
 
     def __init__(self) -> None:
         self.pods: dict[str, tuple[Stored[Pod], ...]] = {}
-        self._waiting: dict[str, set[ObjectKey]] = {}
+        self._waiting: dict[ObjectKey, frozenset[str]] = {}
 
     def note(self, event: Event[Pod]) -> frozenset[ObjectKey]:
         """Returns: the jobs that waited for what ``event`` tells."""
@@ -199,9 +199,14 @@ class HostPortUsers:
         self.pods[node] = others
         if not others:
             del self.pods[node]
-        return frozenset(self._waiting.pop(node, ()))
+        woken = frozenset(job for job, nodes in self._waiting.items() if node in nodes)
+        for job in woken:
+            del self._waiting[job]  # it says again if it still has to wait
+        return woken
 
-    def wait(self, job: ObjectKey, nodes: Iterable[str]) -> None:
-        """``job`` waits for a pod on each of ``nodes`` to go."""
-        for node in nodes:
-            self._waiting.setdefault(node, set()).add(job)
+    def wait(self, job: ObjectKey, nodes: frozenset[str]) -> None:
+        """``job`` waits for a pod on one of ``nodes`` to go; without nodes: for nothing."""
+        if nodes:
+            self._waiting[job] = nodes
+        else:
+            self._waiting.pop(job, None)

@@ -23,6 +23,7 @@ from gm.controllers.federatedlearning.children import (
     desired_service,
     given_address,
     leads_to_aggregator,
+    participants_told,
     service_repair,
     uses_node_port,
 )
@@ -33,7 +34,11 @@ from gm.controllers.federatedlearning.obstacles import (
     unreachable_nodes,
     without_endpoint,
 )
-from gm.controllers.federatedlearning.references import missing_references, wanted_secrets
+from gm.controllers.federatedlearning.references import (
+    changed_references,
+    missing_references,
+    wanted_secrets,
+)
 from gm.controllers.federatedlearning.state import (
     Limits,
     Phase,
@@ -58,12 +63,14 @@ from gm.controllers.federatedlearning.workers import (
 from gm.controllers.federatedlearning.world import World
 from gm.errors import InvalidSpec
 from gm.kube.lister import Stored
+from gm.words import counted, listed
 
 __all__ = ["Child", "Deletion", "Patch", "Plan", "plan", "status_with"]
 
 _SECRET_POLL_SECONDS = 1.0
 _SECRET_SLOW_POLL_SECONDS = 30.0
 _SECRET_PATIENCE_SECONDS = 60.0
+_MAX_CHANGES = 5
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -79,12 +86,13 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """An object to delete: this incarnation only."""
+    """An object to delete: this incarnation only. ``is_news``: no condition tells why."""
 
     resource: ResourceType
     key: ObjectKey
     uid: str
     reason: str
+    is_news: bool = False
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -146,7 +154,11 @@ def plan(world: World) -> Plan:
         children = _children(world, states, verdict, status)
     except InvalidSpec as exc:
         return _invalid(world, exc.message, states=states, verdict=verdict)
-    removals = [_removal(pod, "plays no worker of the job") for pod in surplus if _lives(pod)]
+    removals = [
+        _removal(pod, "it plays no worker of the job", is_news=True)
+        for pod in surplus
+        if _lives(pod)
+    ]
     removals += _twins(states, playing)
     obstacles = _obstacles(world, states, verdict)
     decided = Plan(
@@ -158,6 +170,7 @@ def plan(world: World) -> Plan:
             *children.problems,
             *_removal_problems(world, states),
             *_shared_model(world, verdict),
+            *_changed_references(world, states, verdict),
             *(o.problem for o in obstacles if world.now >= o.begins),
         ),
         states=states,
@@ -213,7 +226,7 @@ def _children(
         if state.pod is None:
             continue
         if state.reason == "SpecChanged":
-            todo.delete.append(_removal(state.pod, "the job's spec changed"))
+            todo.delete.append(_removal(state.pod, _edit(world, state.pod), is_news=True))
         elif state.phase == Phase.FAILED and state.is_active:
             todo.delete.append(_removal(state.pod, "the worker counts as failed"))
         elif verdict.may_create and state.remake_at and world.now >= state.remake_at:
@@ -257,7 +270,8 @@ def _make(world: World, states: Sequence[WorkerState], status: Json, todo: _Chil
         if state.is_missing:
             _make_pod(desired_pod(world, state, address), ports, todo)
         elif state.pod and _is_misled(world, state, address, aggregator.node):
-            todo.delete.append(_removal(state.pod, "the aggregator has another address now"))
+            reason = "the aggregator has another address now"
+            todo.delete.append(_removal(state.pod, reason, is_news=True))
 
 
 def _make_pod(body: Json, ports: HostPorts, todo: _Children) -> None:
@@ -269,6 +283,14 @@ def _make_pod(body: Json, ports: HostPorts, todo: _Children) -> None:
     else:
         todo.problems.append(problem)
         todo.crowded.add(node)
+
+
+def _edit(world: World, pod: Stored[Pod]) -> str:
+    """Why an edit of the job concerns ``pod``."""
+    told, count = participants_told(pod.view), len(world.job.view.spec.training_workers)
+    if told is None or told == count:
+        return "the job's spec changed"
+    return f"the job has {counted(count, 'trainer')} now, not {told}, and every worker is told so"
 
 
 def _obstacles(world: World, states: Sequence[WorkerState], verdict: Verdict) -> list[Obstacle]:
@@ -341,7 +363,7 @@ def _adoption(state: WorkerState) -> Patch | None:
 def _twins(states: Sequence[WorkerState], playing: dict[str, list[Stored[Pod]]]) -> list[Deletion]:
     """Living pods beside the one that plays the worker."""
     return [
-        _removal(pod, "another pod plays this worker")
+        _removal(pod, "another pod plays this worker", is_news=True)
         for state in states
         for pod in playing[state.worker.id]
         if _lives(pod) and state.pod is not None and pod.uid != state.pod.uid
@@ -370,6 +392,22 @@ def _shared_model(world: World, verdict: Verdict) -> list[Problem]:
         "last overwrites the model, and the model's metrics mix; give each job a Model of its own"
     )
     return [Problem(kind="ModelShared", reason="ModelShared", message=message)]
+
+
+def _changed_references(
+    world: World, states: Sequence[WorkerState], verdict: Verdict
+) -> list[Problem]:
+    """Models, datasets and nodes that are not any more what running workers were made with."""
+    if verdict.is_final or verdict.is_suspended:
+        return []
+    changes = changed_references(world, states)
+    if not changes:
+        return []
+    message = (
+        f"{listed(changes, most=_MAX_CHANGES)}; workers that run keep what they were started with, "
+        "one that is made again gets what is there then"
+    )
+    return [Problem(kind="ReferenceChanged", reason="ReferenceChanged", message=message)]
 
 
 def removal_problem(kind: str, name: str, node: str | None, since: datetime) -> Problem:
@@ -430,8 +468,8 @@ def _clean_up(world: World, status: Json) -> Plan:
     return Plan(delete=tuple(removals), requeue_at=end)
 
 
-def _removal(pod: Stored[Pod], reason: str) -> Deletion:
-    return Deletion(PODS, pod.key, pod.uid, reason)
+def _removal(pod: Stored[Pod], reason: str, *, is_news: bool = False) -> Deletion:
+    return Deletion(PODS, pod.key, pod.uid, reason, is_news)
 
 
 def _lives(pod: Stored[Pod]) -> bool:

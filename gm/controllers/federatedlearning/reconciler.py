@@ -15,22 +15,26 @@ from gm.api.meta import Json, ObjectKey, controller_of
 from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SECRETS
 from gm.api.sedna import Dataset, FederatedLearningJob, Model
 from gm.controllers.base import Result
-from gm.controllers.conditions import now, status_of, status_patch
+from gm.controllers.conditions import now, status_of
 from gm.controllers.federatedlearning.children_io import ChildWriter, Outcome
 from gm.controllers.federatedlearning.memory import ChildCache, Departed, Endings, HostPortUsers
 from gm.controllers.federatedlearning.plan import Deletion, Plan, plan, status_with
 from gm.controllers.federatedlearning.references import names_of
-from gm.controllers.federatedlearning.status import is_minor, notices
+from gm.controllers.federatedlearning.status import is_minor
+from gm.controllers.federatedlearning.status_io import StatusWriter, reference_to
 from gm.controllers.federatedlearning.unreadable import tell_unreadable
 from gm.controllers.federatedlearning.users import Rivals, Users
-from gm.controllers.federatedlearning.verdict import is_finished
+from gm.controllers.federatedlearning.wakes import (
+    node_changed,
+    only_status_changed,
+    spec_changed,
+)
 from gm.controllers.federatedlearning.world import JobSettings, World
-from gm.controllers.stored import OwnWrites, stored
 from gm.errors import Conflict, NotFound
 from gm.kube.client import Client
 from gm.kube.informer import Informer
 from gm.kube.lister import Event, EventType, Lister, Stored
-from gm.kube.recorder import EventRecorder, ObjectRef
+from gm.kube.recorder import EventRecorder
 from gm.kube.workqueue import Workqueue
 from gm.words import listed
 
@@ -55,6 +59,18 @@ class Caches(msgspec.Struct, frozen=True, kw_only=True):
     models: Informer[Model]
     datasets: Informer[Dataset]
     nodes: Informer[Node]
+
+
+class _Known:
+    """What is remembered of the job with ``uid`` from reconcile to reconcile."""
+
+    __slots__ = ("edit_told", "is_started", "last_write", "uid")
+
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.last_write = 0.0
+        self.is_started = False
+        self.edit_told: int | None = None
 
 
 class JobReconciler:
@@ -88,14 +104,13 @@ class JobReconciler:
             self._pods,
             self._services,
             patience_seconds=settings.removal_patience_seconds,
+            clock=clock,
         )
         self._users = Users()
         self._rivals = Rivals()
         self._host_ports = HostPortUsers()
-        self._written: OwnWrites[FederatedLearningJob] = OwnWrites()
-        self._last_write: dict[str, float] = {}
-        self._started: set[str] = set()
-        self._edits_told: dict[str, int] = {}
+        self._statuses = StatusWriter(client, recorder, caches.jobs.lister)
+        self._known: dict[ObjectKey, _Known] = {}
         caches.jobs.add_handler(self._on_job)
         caches.jobs.add_undecodable_handler(queue.add)
         caches.pods.add_handler(self._on_pod)
@@ -116,7 +131,7 @@ class JobReconciler:
             self._users.set(job)
             for key in self._rivals.set(job):
                 self._queue.add(key)
-        if _only_status_changed(event):
+        if only_status_changed(event):
             self._queue.add_after(job.key, _COALESCE_SECONDS)
         else:
             self._queue.add(job.key)
@@ -145,13 +160,13 @@ class JobReconciler:
         self._queue.add_after(key, _COALESCE_SECONDS)
 
     async def _on_model(self, event: Event[Model]) -> None:
-        self._wake_users("model", event, _generation_changed(event))
+        self._wake_users("model", event, spec_changed(event))
 
     async def _on_dataset(self, event: Event[Dataset]) -> None:
-        self._wake_users("dataset", event, _generation_changed(event))
+        self._wake_users("dataset", event, spec_changed(event))
 
     async def _on_node(self, event: Event[Node]) -> None:
-        self._wake_users("node", event, _node_changed(event))
+        self._wake_users("node", event, node_changed(event))
 
     def _wake_users(
         self, kind: str, event: Event[Model] | Event[Dataset] | Event[Node], matters: bool
@@ -166,11 +181,13 @@ class JobReconciler:
         for key in self._rivals.forget(job.key):
             self._queue.add(key)
         self._departed.forget(job.uid)
-        self._children.forget(job.uid)
-        self._written.forget(job.key)
-        self._last_write.pop(job.uid, None)
-        self._started.discard(job.uid)
-        self._edits_told.pop(job.uid, None)
+        self._statuses.forget(job.key)
+
+    def _forget_past(self, key: ObjectKey) -> None:
+        """There is no job ``key``; nobody works at it any more, so nothing is remembered again."""
+        self._known.pop(key, None)
+        self._children.forget(key)
+        self._host_ports.wait(key, frozenset())
 
     # What is done about it.
 
@@ -179,9 +196,12 @@ class JobReconciler:
         if (why := self._caches.jobs.undecodable.get(key)) is not None:
             await tell_unreadable(self._client, self._recorder, key, why)
             return Result()
-        job = self._written.newest(self._caches.jobs.lister.get(key))
+        job = self._statuses.newest(self._caches.jobs.lister.get(key))
         self._departed.keep_only(key, job.uid if job is not None else None)
-        if job is None or job.view.metadata.deletion_timestamp is not None:
+        if job is None:
+            self._forget_past(key)
+            return Result()
+        if job.view.metadata.deletion_timestamp is not None:
             return Result()  # owner references let the garbage collector remove the children
         secrets: dict[str, Secret | None] = {}
         # children that this very pass makes first can not be gone with their owner
@@ -198,7 +218,7 @@ class JobReconciler:
                 secrets |= await self._read_secrets(key.namespace, decided.secrets)
                 continue
             if decided.create and must_read_owner:
-                live = await self._live(job)
+                live = await self._statuses.live(job)
                 if live is None:
                     return Result()
                 must_read_owner = False
@@ -207,14 +227,14 @@ class JobReconciler:
                     continue
             if decided.delete:
                 # what these pods told must not be forgotten with them
-                job = await self._write_status(job, decided, secrets) or job
-                await self._delete(decided.delete)
+                job = await self._write_status(job, decided.status, secrets) or job
+                await self._delete(job, decided.delete)
             await self._children.patch(decided.patch)
             if not decided.create:
                 if not (decided.delete or decided.patch):
                     planned = world, decided
                 break
-            self._started.add(job.uid)
+            self._known_of(job).is_started = True
             outcome = await self._children.create(job, decided.create)
             created += outcome.created
             if outcome.problems or outcome.retry or not outcome.progress:
@@ -244,7 +264,7 @@ class JobReconciler:
         self._host_ports.wait(job.key, decided.crowded)
         wait = self._may_wait(job, decided)
         if wait is None:
-            await self._write_status(job, decided, secrets, outcome)
+            await self._write_status(job, decided.status, secrets, outcome)
             self._departed.forget(job.uid, world.departed)
         # more to make, and nothing said why it was not made: the rounds did not suffice
         unfinished = bool(decided.create) and not outcome.problems and not outcome.look_again_at
@@ -254,11 +274,15 @@ class JobReconciler:
             seconds.append(wait)
         if unfinished:
             seconds.append(_UNFINISHED_SECONDS)
-        return Result(retry=outcome.retry, requeue_after_seconds=min(seconds, default=None))
+        return Result(
+            retry=outcome.retry,
+            patience_seconds=outcome.patience_seconds,
+            requeue_after_seconds=min(seconds, default=None),
+        )
 
     async def _finish(self, job: Stored[FederatedLearningJob], decided: Plan) -> Result:
         """The job is over: remove what is left, touch nothing else."""
-        await self._delete(decided.delete)
+        await self._delete(job, decided.delete)
         if decided.delete_job:
             logger.info("job deleted", extra={"reason": "ttlSecondsAfterFinished"})
             with contextlib.suppress(NotFound, Conflict):
@@ -275,30 +299,44 @@ class JobReconciler:
             return Result()
         return Result(requeue_after_seconds=_seconds_until(decided.requeue_at))
 
-    async def _delete(self, deletions: Sequence[Deletion]) -> None:
+    async def _delete(
+        self, job: Stored[FederatedLearningJob], deletions: Sequence[Deletion]
+    ) -> None:
         pods = self._caches.pods.lister
         for deletion in deletions:
             known = pods.get(deletion.key) if deletion.resource == PODS else None
             # one that no cache shows would be remembered for ever
             if known is not None and known.uid == deletion.uid:
                 self._endings.removing(deletion.uid)
-        await self._children.delete(deletions)
+        done, failure = await self._children.delete(deletions)
+        self._tell_removed(job, [d for d in done if d.is_news])
+        if failure is not None:
+            raise failure
+
+    def _tell_removed(self, job: Stored[FederatedLearningJob], done: list[Deletion]) -> None:
+        """One event for each reason to remove pods that users can not know from a condition."""
+        for reason in dict.fromkeys(deletion.reason for deletion in done):
+            names = [f"{d.resource.kind} {d.key.name}" for d in done if d.reason == reason]
+            self._tell(job, "Removed", f"removed {listed(names, most=_MAX_NAMES)}: {reason}")
+
+    def _tell(self, job: Stored[FederatedLearningJob], reason: str, message: str) -> None:
+        self._recorder.event(reference_to(job), type="Normal", reason=reason, message=message)
 
     def _tell_created(self, job: Stored[FederatedLearningJob], created: list[str]) -> None:
         """One event for all that one pass created."""
         if created:
-            message = f"created {listed(created, most=_MAX_NAMES)}"
-            self._recorder.event(_reference(job), type="Normal", reason="Created", message=message)
+            self._tell(job, "Created", f"created {listed(created, most=_MAX_NAMES)}")
 
     def _tell_late_edit(self, job: Stored[FederatedLearningJob]) -> None:
         generation = job.view.metadata.generation
         observed = job.view.status.observed_generation
         if observed is None or observed == generation:
             return
-        if self._edits_told.get(job.uid) != generation:
-            self._edits_told[job.uid] = generation
+        known = self._known_of(job)
+        if known.edit_told != generation:
+            known.edit_told = generation
             self._recorder.event(
-                _reference(job),
+                reference_to(job),
                 type="Warning",
                 reason="EditIgnored",
                 message="the job has finished: edits of its spec change nothing",
@@ -341,18 +379,13 @@ class JobReconciler:
 
     def _was_started(self, job: Stored[FederatedLearningJob]) -> bool:
         """Whether children may have been made before: then they may be gone with their owner."""
-        return job.uid in self._started or bool(status_of(job.raw))
+        return self._known_of(job).is_started or bool(status_of(job.raw))
 
-    async def _live(self, job: Stored[FederatedLearningJob]) -> Stored[FederatedLearningJob] | None:
-        """The job as the API server has it; None if it is gone, going, or another one."""
-        try:
-            raw = await self._client.get(FEDERATED_LEARNING_JOBS, job.key)
-        except NotFound:
-            return None
-        live = stored(raw, FederatedLearningJob)
-        if live.uid != job.uid or live.view.metadata.deletion_timestamp is not None:
-            return None
-        return live
+    def _known_of(self, job: Stored[FederatedLearningJob]) -> _Known:
+        known = self._known.get(job.key)
+        if known is None or known.uid != job.uid:
+            known = self._known[job.key] = _Known(job.uid)
+        return known
 
     # Status.
 
@@ -362,67 +395,29 @@ class JobReconciler:
         old = status_of(job.raw)
         if old == decided.status or not is_minor(old, decided.status):
             return None
-        left = self._last_write.get(job.uid, 0.0) + _MINOR_SECONDS - time.monotonic()
+        left = self._known_of(job).last_write + _MINOR_SECONDS - time.monotonic()
         return left if left > 0 else None
 
     async def _write_status(
         self,
         job: Stored[FederatedLearningJob],
-        decided: Plan,
+        status: Json | None,
         secrets: dict[str, Secret | None],
         outcome: Outcome | None = None,
     ) -> Stored[FederatedLearningJob] | None:
-        """Write the status of ``decided``; on a conflict read again and compute again.
+        """Write ``status``, or what it is by then. Returns: the job as it is then; None: gone."""
 
-        Returns: the job as it is then, None if it is gone.
-        """
-        for _ in range(_MAX_CONFLICTS):
-            if decided.status is None:
-                return job
-            old = status_of(job.raw)
-            patch = status_patch(old, decided.status, resource_version=job.resource_version)
-            if patch is None:
-                return job
-            try:
-                return await self._patch_status(job, old, patch)
-            except NotFound:
-                return None
-            except Conflict:
-                live = await self._live(job)
-            if live is None:
-                return None
-            job = live
-            world = self._world(job, secrets)
+        def recompute(live: Stored[FederatedLearningJob]) -> Json | None:
+            world = self._world(live, secrets)
             decided = plan(world)
             if decided.status is not None and outcome is not None:
                 decided = status_with(world, decided, outcome.problems)
-        raise Conflict(
-            f"patch {FEDERATED_LEARNING_JOBS.qualified} {job.key} status",
-            code=409,
-            reason="Conflict",
-            message=f"{_MAX_CONFLICTS} times in a row",
-        )
+            return decided.status
 
-    async def _patch_status(
-        self, job: Stored[FederatedLearningJob], old: Json, patch: Json
-    ) -> Stored[FederatedLearningJob]:
-        raw = await self._client.patch(
-            FEDERATED_LEARNING_JOBS, job.key, patch, subresource="status"
-        )
-        newer = stored(raw, FederatedLearningJob)
-        self._written.note(newer, self._caches.jobs.lister.get(job.key))
-        self._last_write[job.uid] = time.monotonic()
-        new = status_of(raw)
-        if is_finished(new) and not is_finished(old):
-            logger.info("job finished", extra={"phase": new.get("phase")})
-        for notice in notices(old, new):
-            self._recorder.event(
-                _reference(newer),
-                type=notice.type,
-                reason=notice.reason,
-                message=notice.message,
-            )
-        return newer
+        written = await self._statuses.write(job, status, recompute)
+        if written is not None and written.resource_version != job.resource_version:
+            self._known_of(job).last_write = time.monotonic()
+        return written
 
 
 class _Nodes(Mapping[str, Node]):
@@ -444,44 +439,6 @@ class _Nodes(Mapping[str, Node]):
         return len(self._lister)
 
 
-def _generation_changed(event: Event[Model] | Event[Dataset]) -> bool:
-    """Metrics and sample counts come often and mean nothing to a job's children."""
-    if event.new is None or event.old is None:
-        return True
-    return event.new.view.spec != event.old.view.spec
-
-
-def _only_status_changed(event: Event[FederatedLearningJob]) -> bool:
-    """Our own write comes back, or an edge has reported."""
-    if event.type is not EventType.MODIFIED or event.new is None or event.old is None:
-        return False
-    new, old = event.new.view.metadata, event.old.view.metadata
-    return new.generation == old.generation and not new.deletion_timestamp
-
-
-def _node_changed(event: Event[Node]) -> bool:
-    """Kubelets write their Node's heartbeat every few minutes at least."""
-    if event.new is None or event.old is None:
-        return True
-    return _node_facts(event.new.view) != _node_facts(event.old.view)
-
-
-def _node_facts(node: Node) -> tuple[object, ...]:
-    ready = [c.status for c in node.status.conditions or () if c.type == "Ready"]
-    return node.status.addresses, tuple(ready)
-
-
 def _seconds_until(moment: datetime) -> float:
     """Never 0: planning works in whole seconds, so look just after the full second."""
     return max((moment - datetime.now(UTC)).total_seconds(), 0.0) + 0.02
-
-
-def _reference(job: Stored[FederatedLearningJob]) -> ObjectRef:
-    return ObjectRef(
-        api_version=FEDERATED_LEARNING_JOBS.api_version,
-        kind=FEDERATED_LEARNING_JOBS.kind,
-        namespace=job.key.namespace,
-        name=job.key.name,
-        uid=job.uid,
-        resource_version=job.resource_version,
-    )

@@ -1,16 +1,28 @@
-"""What a job refers to, and what of it is missing."""
+"""What a job refers to, what of it is missing, and what has changed since its pods were made."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
+from gm.api.core import Pod
 from gm.api.sedna import FederatedLearningJob
+from gm.api.urls import Remote, parse_url
 from gm.controllers.credentials import s3_credentials
+from gm.controllers.federatedlearning.state import WorkerState
 from gm.controllers.federatedlearning.workers import Worker
 from gm.controllers.federatedlearning.world import World
 from gm.errors import InvalidSpec
 
-__all__ = ["Missing", "Names", "missing_references", "names_of", "wanted_secrets"]
+__all__ = [
+    "Missing",
+    "Names",
+    "changed_references",
+    "missing_references",
+    "names_of",
+    "wanted_secrets",
+]
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -100,3 +112,52 @@ def _invalid_secret(world: World) -> Missing | None:
         except InvalidSpec as exc:
             return Missing(exc.reason, exc.message)
     return None
+
+
+def changed_references(world: World, states: Sequence[WorkerState]) -> list[str]:
+    """What is not any more as the pods that run were made with, in words; each once."""
+    changes: dict[str, None] = {}
+    for state in states:
+        if state.pod is None or state.has_ended or state.is_outdated:
+            continue
+        for kind, name, variable, url in _urls(world, state.worker):
+            if url is None:
+                changes[f"{kind} {name} was deleted"] = None
+            elif not _was_given(state.pod.view, variable, url):
+                changes[f"{kind} {name} has another url"] = None
+        if state.node and world.nodes is not None and state.node not in world.nodes:
+            changes[f"Node {state.node} was deleted"] = None
+    return list(changes)
+
+
+def _urls(world: World, worker: Worker) -> Iterator[tuple[str, str, str, str | None]]:
+    """Kind, name, variable and URL of what ``worker`` is told; no URL where it is gone."""
+    spec = world.job.view.spec
+    models = [(spec.aggregation_worker.model.name, "MODEL_URL")]
+    if spec.pretrained_model and spec.pretrained_model.name:
+        models.append((spec.pretrained_model.name, "PRETRAINED_MODEL_URL"))
+    for name, variable in models:
+        model = world.models.get(name)
+        yield "Model", name, variable, model.spec.url if model else None
+    if worker.dataset:
+        dataset = world.datasets.get(worker.dataset)
+        url = dataset.spec.url if dataset else None
+        yield "Dataset", worker.dataset, "TRAIN_DATASET_URL", url
+
+
+def _was_given(pod: Pod, variable: str, url: str) -> bool:
+    """Whether ``pod`` was made with ``url``; True where it does not tell."""
+    told = [c.env_value(variable) for c in pod.spec.containers or ()]
+    path = next((value for value in told if value is not None), None)
+    if path is None:
+        return True
+    try:
+        place = parse_url(url)
+    except InvalidSpec:
+        return False
+    if place.container_path != path:
+        return False
+    downloads = [c.args for c in pod.spec.init_containers or () if c.args]
+    if not isinstance(place, Remote) or not downloads:
+        return True
+    return any(place.url in args for args in downloads)

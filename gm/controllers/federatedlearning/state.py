@@ -109,10 +109,12 @@ def state_of(
 
     ``endings``: see :func:`ended_on_its_own`.
     """
+    memory = _about(worker, memory)
     living = [p for p in pods if p.view.metadata.deletion_timestamp is None]
     leaving = tuple(p for p in pods if p.view.metadata.deletion_timestamp is not None)
     pod = min(living, key=_preference) if living else None
-    counts = [restarts_with(p, endings) for p in (*([pod] if pod else ()), *leaving, *departed)]
+    known = (*([pod] if pod else ()), *leaving, *departed)
+    counts = [restarts_with(p, endings) for p in known if not _is_outdated(p, worker)]
     restarts = max([memory.restarts or 0 if memory else 0, *counts])
     node = _node(worker, pod, leaving, departed, memory)
     state = WorkerState(
@@ -127,6 +129,19 @@ def state_of(
     if pod is None:
         return _without_pod(state, departed, memory, limits, endings)
     return _with_pod(state, pod.view, memory, limits)
+
+
+def _about(worker: Worker, memory: WorkerStatus | None) -> WorkerStatus | None:
+    """What ``memory`` says about ``worker`` as the spec wants it now.
+
+    What a worker did, and how often it failed, at another task says nothing about this one. An
+    aggregator that succeeded is the end of the job in any case.
+    """
+    if memory is None or memory.spec_hash in (None, worker.digest):
+        return memory
+    if worker.is_aggregator and memory.phase == Phase.SUCCEEDED:
+        return memory
+    return WorkerStatus(name=memory.name, role=memory.role, node=memory.node)
 
 
 def ended_on_its_own(pod: Stored[Pod], endings: Mapping[str, bool]) -> bool:

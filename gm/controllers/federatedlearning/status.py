@@ -9,6 +9,7 @@ import msgspec
 
 from gm.api.meta import Json
 from gm.api.worker_names import TRAIN
+from gm.controllers.bounded import shrink
 from gm.controllers.conditions import (
     find_condition,
     remove_conditions,
@@ -40,6 +41,7 @@ PROBLEM_KINDS = (
     "NodeUnreachable",
     "WorkerUnreachable",
     "ModelShared",
+    "ReferenceChanged",
 )
 """Conditions that are there as long as the problem is."""
 _TROUBLES = frozenset({"Failed", "AggregatorIdle", "Degraded", *PROBLEM_KINDS})
@@ -74,7 +76,10 @@ def build_status(
     *,
     is_started: bool,
 ) -> Json:
-    """The job's status now. What others report (rounds, metrics, Training) is kept as it is."""
+    """The job's status now. What others report (rounds, metrics, Training) is kept as it is.
+
+    Metrics and words of workers give way where there would be too much of them.
+    """
     status = read_status(world.job.raw)
     status["phase"] = str(verdict.phase)
     status["observedGeneration"] = world.job.view.metadata.generation
@@ -104,6 +109,7 @@ def build_status(
     _tell_newest(status)
     if verdict.phase == Phase.SUCCEEDED and "completionTime" not in status:
         status["completionTime"] = timestamp(world.now)
+    shrink(status)
     return status
 
 
@@ -212,6 +218,7 @@ def _entry(known: Json, state: WorkerState, verdict: Verdict) -> Json:
         "podName": state.pod.key.name if state.pod else known.get("podName"),
         "phase": str(Phase.STOPPED if is_stopped else state.phase),
         "restarts": state.restarts,
+        "specHash": worker.digest,
         "reason": "JobFinished" if is_stopped else state.reason,
         "message": truncated(state.message) if state.message and not is_stopped else None,
     }

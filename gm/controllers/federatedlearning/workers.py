@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -90,7 +91,7 @@ def _worker(
     asked: Json,
 ) -> Worker:
     everything = {**asked, "template": raw.get("template"), "nodeName": raw.get("nodeName")}
-    encoded = msgspec.json.encode(everything, order="sorted")
+    encoded = msgspec.json.encode(_without_empty(everything), order="sorted")
     return Worker(
         role=role,
         index=index,
@@ -101,6 +102,16 @@ def _worker(
         template=wanted.template,
         dataset=wanted.dataset.name if isinstance(wanted, TrainingWorker) else None,
     )
+
+
+def _without_empty(value: Any) -> Any:
+    """``value`` without fields that say nothing: Go clients write them when they read and write."""
+    if isinstance(value, list):
+        return [_without_empty(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: _without_empty(field) for name, field in value.items()}
+    return {name: field for name, field in fields.items() if field not in (None, "", {}, [])}
 
 
 def match(
