@@ -211,6 +211,7 @@ class LinkV2(Link):
         self._welcome: asyncio.Future[v2.Welcome] = asyncio.get_running_loop().create_future()
         self._is_synced = False
         self._unacknowledged: set[int] = set()
+        self._postponed: set[int] = set()  # GM has them, but can do nothing about them yet
         self._acknowledged = asyncio.Event()
 
     async def _greet(self) -> None:
@@ -275,10 +276,15 @@ class LinkV2(Link):
     async def _take_acknowledgement(self, message: v2.ReportAck) -> None:
         if message.error:
             logger.warning("gm refused a report", extra={"cause": message.error})
-        if message.id in self._unacknowledged:
-            self._unacknowledged.discard(message.id)
+        if message.id not in self._unacknowledged | self._postponed:
+            return
+        self._unacknowledged.discard(message.id)
+        if message.later:
+            self._postponed.add(message.id)
+        else:
+            self._postponed.discard(message.id)
             await self._outbox.done([message.id])
-            self._acknowledged.set()
+        self._acknowledged.set()
 
     async def _send_reports(self) -> None:
         welcome = await self._welcome

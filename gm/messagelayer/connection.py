@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 _WRITE_HIGH_BYTES = 64 * 1024  # above it a session gets no room for more
 _JOIN_BYTES = 32 * 1024  # frames up to this size go out in one write with their ping
+_UNREAD_ANSWERS_BYTES = 64 * 1024  # pongs and acknowledgements behind what the peer does not read
 _MALFORMED_PER_MINUTE = 100
 _KEEPALIVE = server_frame(Opcode.PING, b"")
 _PONG_NUMBER = struct.Struct(">I")
@@ -78,7 +79,8 @@ class Connection(asyncio.Protocol):
         "_host",
         "_incoming",
         "_is_busy",
-        "_is_reading",
+        "_is_deaf",
+        "_is_full",
         "_is_writable",
         "_liveness",
         "_loop",
@@ -95,6 +97,7 @@ class Connection(asyncio.Protocol):
         "_timer",
         "_timer_at",
         "_transport",
+        "_unread_answers",
         "_written",
         "node",
     )
@@ -112,7 +115,10 @@ class Connection(asyncio.Protocol):
         self._liveness: Liveness | None = None
         self._incoming: Incoming | None = None  # from the end of the handshake
         self._is_busy = False
-        self._is_reading = self._is_writable = True
+        # Nothing is read while there is no room for what it says, or answers are not taken.
+        self._is_full = self._is_deaf = False
+        self._unread_answers = 0  # bytes written while the peer did not read
+        self._is_writable = True
         self._malformed: Allowance | None = None
         self._opened_at = 0.0
         self._written = 0
@@ -166,6 +172,8 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
         self._is_writable = True
+        self._unread_answers = 0
+        self._set_reading(is_deaf=False)
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -213,7 +221,7 @@ class Connection(asyncio.Protocol):
             tls = self._transport.get_extra_info("ssl_object")
             self._proof = self._host.authenticator.check(node, request, tls)
             self._response, self.node = response, node
-            self._pause_reading()  # no frame may come before the answer is out
+            self._set_reading(is_full=True)  # no frame may come before the answer is out
             self._host.admit(self, node)
         except HandshakeRefused as exc:
             self.refuse(exc)
@@ -300,7 +308,7 @@ class Connection(asyncio.Protocol):
             self._count_malformed(exc)
             return
         if report is not None and not hub.submit(report):
-            self._pause_reading()
+            self._set_reading(is_full=True)
 
     def _count_malformed(self, exc: MalformedFrame) -> None:
         """Ignore a malformed frame, with a log line each minute; too many end the session."""
@@ -383,7 +391,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def _check_liveness(self, liveness: Liveness, now: float) -> None:
-        if not self._is_reading:
+        if self._is_full:
             liveness.heard(now)  # we do not listen, so silence proves nothing
         match liveness.check(now, gone_out=self._written - unsent_bytes(self._transport)):
             case Verdict.PROBE:
@@ -446,6 +454,8 @@ class Connection(asyncio.Protocol):
         """Write what the library wants written; its end mark half-closes the connection."""
         for data in self._protocol.data_to_send():
             if data:
+                if not self._is_writable:
+                    self._count_answers(len(data))
                 self._write(data)
                 continue
             if self._transport.can_write_eof():
@@ -456,6 +466,8 @@ class Connection(asyncio.Protocol):
             self._end_within(self._host.timing.close_seconds)
 
     def _write_all(self, out: list[bytes]) -> None:
+        if out and not self._is_writable:  # what went out without room can only be answers
+            self._count_answers(sum(map(len, out)))
         if len(out) > 1 and sum(map(len, out)) <= _JOIN_BYTES:
             out = [b"".join(out)]
         for data in out:
@@ -465,17 +477,31 @@ class Connection(asyncio.Protocol):
         self._written += len(data)
         self._transport.write(data)
 
-    def _pause_reading(self) -> None:
-        if self._is_reading and not self._transport.is_closing():
-            self._is_reading = False
-            self._transport.pause_reading()
-
     def _resume_reading(self) -> None:
-        if not self._is_reading and not self._transport.is_closing():
-            self._is_reading = True
-            if self._liveness is not None:
-                self._liveness.heard(self._loop.time())
-            self._transport.resume_reading()
+        self._set_reading(is_full=False)
+
+    def _set_reading(self, *, is_full: bool | None = None, is_deaf: bool | None = None) -> None:
+        """Read only while neither is so; None: as before."""
+        was_reading = not (self._is_full or self._is_deaf)
+        if is_full is not None:
+            self._is_full = is_full
+        if is_deaf is not None:
+            self._is_deaf = is_deaf
+        reads = not (self._is_full or self._is_deaf)
+        if reads is was_reading or self._transport.is_closing():
+            return
+        if not reads:
+            self._transport.pause_reading()
+            return
+        if self._liveness is not None:
+            self._liveness.heard(self._loop.time())
+        self._transport.resume_reading()
+
+    def _count_answers(self, size: int) -> None:
+        """Take no more of what has to be answered from a peer that does not read the answers."""
+        self._unread_answers += size
+        if self._unread_answers > _UNREAD_ANSWERS_BYTES:
+            self._set_reading(is_deaf=True)
 
     def _peer(self) -> str:
         peer = self._transport.get_extra_info("peername")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -77,6 +78,8 @@ class Hub:
         self._opened = asyncio.Event()
         self._sessions = 0
         self._reports = ReportQueue(limits=report_limits, on_room=self._resume_reading)
+        # On kinds that are held back: they must not hold up the reports on others.
+        self._postponed = ReportQueue(limits=report_limits)
 
     # What downstream says.
 
@@ -105,6 +108,7 @@ class Hub:
         self._complete.add(kind)
         self._held_back.discard(kind)
         self._settle()
+        self._take_up_postponed()
 
     def hold_back(self, kind: str) -> None:
         """``kind`` can not be listed for now: nothing of it is sent, and nothing waits for it."""
@@ -114,7 +118,7 @@ class Hub:
 
     def disconnect(self, node: str, *, code: int = NODE_GONE, reason: str) -> None:
         """Close the session of ``node``, if it has one, and forget its untaken reports."""
-        self._reports.drop(node)
+        self._forget_reports(node)
         state = self._nodes.get(node)
         if state is not None and state.session is not None:
             state.session.close(code, reason)
@@ -210,6 +214,8 @@ class Hub:
         """Give ``node`` the session that ``make`` returns; an older one is closed."""
         state = self._state(node)
         older = state.session
+        if older is not None and older.resends_reports:
+            self._forget_reports(node)
         state.session = session = make(state, self)
         if older is None:
             self._sessions += 1
@@ -227,6 +233,8 @@ class Hub:
         if state is not None and state.session is session:
             state.session = None
             state.lacking = frozenset(session.lacking())
+            if session.resends_reports:  # those that nobody has taken would come twice
+                self._forget_reports(state.name)
             self._sessions -= 1
             self._forget_if_idle(state)
             if self.onlooker is not None:
@@ -272,16 +280,42 @@ class Hub:
         desired = state.desired.get(report.key) if state is not None else None
         if desired is not None and report.uid in ("", desired.uid):
             return True
-        if self._opened.is_set() and report.key.kind in self._held_back:
-            self.counters["reports_deferred"] += 1  # not acknowledged: a v2 agent sends it again
+        if report.key.kind in self._held_back:
+            self._postpone(report)
             return False
         self.counters["reports_refused"] += 1
-        logger.warning(
-            "report refused: the node does not hold this object",
-            extra={"node": report.node, "object": str(report.key)},
-        )
+        if state is not None and state.refusals.spend(time.monotonic()) == 1:
+            logger.warning(
+                "report refused: the node does not hold this object",
+                extra={"node": report.node, "object": str(report.key)},
+            )
         self.acknowledge(report, refused="this node does not hold this object")
         return False
+
+    def _postpone(self, report: Report) -> None:
+        """Keep ``report`` until its kind is complete: what the node holds is not known before.
+
+        Beyond the limit of a node it is dropped; a v2 agent sends it again when it reconnects.
+        """
+        self.counters["reports_deferred"] += 1
+        if not self._postponed.is_paused(report.node):
+            self._postponed.put(report)
+        state = self._nodes.get(report.node)
+        if report.ids and state is not None and state.session is not None:
+            state.session.postpone(report.ids)
+
+    def _take_up_postponed(self) -> None:
+        waiting = []
+        while (report := self._postponed.pop()) is not None:
+            waiting.append(report)
+        for report in waiting:
+            held_back = report.key.kind in self._held_back
+            (self._postponed if held_back else self._reports).put(report)
+
+    def _forget_reports(self, node: str) -> None:
+        """Forget what ``node`` has reported and nobody has taken yet."""
+        self._reports.drop(node)
+        self._postponed.drop(node)
 
     def _resume_reading(self, node: str) -> None:
         state = self._nodes.get(node)

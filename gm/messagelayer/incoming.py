@@ -25,14 +25,15 @@ _WHOLE = {0x80 | opcode: opcode for opcode in (Opcode.TEXT, Opcode.BINARY, Opcod
 class Incoming:
     """Messages and pongs of one connection, in order."""
 
-    __slots__ = ("_fragments", "_max_bytes", "_owed", "_protocol", "_rest", "has_answers")
+    __slots__ = ("_max_bytes", "_message", "_opcode", "_owed", "_protocol", "_rest", "has_answers")
 
     def __init__(self, protocol: ServerProtocol, *, max_bytes: int) -> None:
         self._protocol = protocol
         self._max_bytes = min(max_bytes, _SMALL_BYTES)
         self._owed = 0  # bytes of the current frame that the library still has to get
         self._rest = b""  # the beginning of a frame's header
-        self._fragments: list[bytes] = []
+        self._opcode: Opcode | None = None  # of the message that is coming in fragments
+        self._message = bytearray()  # not a list: fragments may be tiny, and many
         self.has_answers = False  # the library was at work: it may want to send something
 
     def feed(self, data: bytes) -> list[tuple[Opcode, bytes]]:
@@ -53,7 +54,7 @@ class Incoming:
                 self._rest = data[at:]
                 break
             opcode = _WHOLE.get(data[at])
-            is_simple = opcode is not None and size <= self._max_bytes and not self._fragments
+            is_simple = opcode is not None and size <= self._max_bytes and self._opcode is None
             if opcode is None or not is_simple or data[at + 1] < 0x80 or start + size > end:
                 self._owed = start - at + size
                 continue
@@ -76,13 +77,12 @@ class Incoming:
             case Opcode.TEXT | Opcode.BINARY if frame.fin:
                 out.append((frame.opcode, data))
             case Opcode.TEXT | Opcode.BINARY:
-                self._fragments = [bytes([frame.opcode]), data]
-            case Opcode.CONT:
-                self._fragments.append(data)
+                self._opcode, self._message = frame.opcode, bytearray(data)
+            case Opcode.CONT if self._opcode is not None:
+                self._message += data
                 if frame.fin:
-                    opcode, *parts = self._fragments
-                    self._fragments = []
-                    out.append((Opcode(opcode[0]), b"".join(parts)))
+                    out.append((self._opcode, bytes(self._message)))
+                    self._opcode, self._message = None, bytearray()
 
 
 def _header(data: bytes, at: int) -> tuple[int, int]:

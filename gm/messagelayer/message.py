@@ -65,6 +65,7 @@ HELLO_V1 = b'{"namespace":"","resourceKind":"","resourceName":"","operation":""}
 _FRAGMENT_BYTES = 128 * 1024
 _PING = b"\x89\x00"
 
+_KIND = re.compile(r"[a-z][a-z0-9]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -223,13 +224,16 @@ def _parse(frame: str | bytes) -> _V1Frame:
         raise MalformedFrame("frame is nested too deeply", reason="nesting") from exc
 
 
-def check_key(kind: str | None, namespace: str | None, name: str | None) -> WireKey:
+def check_key(
+    kind: str | None, namespace: str | None, name: str | None, *, takes_any_kind: bool = False
+) -> WireKey:
     """The key that these three name, kind in lower case.
 
-    Raises: MalformedFrame when the kind is unknown or a name could not be a Kubernetes name.
+    Raises: MalformedFrame when the kind is unknown (``takes_any_kind``: could be no kind), or a
+    name could not be a Kubernetes name.
     """
     lower = (kind or "").lower()
-    if lower not in KINDS:
+    if not (_KIND.fullmatch(lower) if takes_any_kind else lower in KINDS):
         raise MalformedFrame(f"kind {(kind or '')[:64]!r} is unknown", reason="kind")
     if not _NAMESPACE.fullmatch(namespace or "") or not _NAME.fullmatch(name or ""):
         raise MalformedFrame("namespace or name is no Kubernetes name", reason="name")

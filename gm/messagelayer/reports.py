@@ -28,11 +28,12 @@ class ReportLimits(msgspec.Struct, frozen=True, kw_only=True):
 class _Waiting:
     """Reports of one node, oldest first; keyed so that a later one can replace an earlier one."""
 
-    __slots__ = ("bytes", "paused", "reports", "serial")
+    __slots__ = ("bytes", "ids", "paused", "reports", "serial")
 
     def __init__(self) -> None:
         self.reports: OrderedDict[tuple[WireKey, str] | int, Report] = OrderedDict()
         self.bytes = 0
+        self.ids = 0  # to be acknowledged; a report that replaces others has theirs, too
         self.serial = 0
         self.paused = False
 
@@ -74,8 +75,11 @@ class ReportQueue:
             waiting.serial += 1
             slot = waiting.serial
         older = waiting.reports.get(slot)
+        waiting.ids += len(report.ids)
         if older is not None:
+            waiting.ids -= len(report.ids) + len(older.ids)
             report = msgspec.structs.replace(report, ids=tuple({*older.ids, *report.ids}))
+            waiting.ids += len(report.ids)
         self._count += older is None
         self._account(waiting, len(report.content) - (len(older.content) if older else 0))
         waiting.reports[slot] = report  # a replaced report keeps its place in the line
@@ -92,6 +96,7 @@ class ReportQueue:
             return None
         node, waiting = next(iter(self._nodes.items()))
         _, report = waiting.reports.popitem(last=False)
+        waiting.ids -= len(report.ids)
         self._count -= 1
         self._account(waiting, -len(report.content))
         if waiting.reports:
@@ -129,7 +134,7 @@ class ReportQueue:
     def _is_full(self, waiting: _Waiting) -> bool:
         limits = self._limits
         return (
-            len(waiting.reports) >= limits.per_node
+            max(len(waiting.reports), waiting.ids) >= limits.per_node
             or waiting.bytes >= limits.per_node_bytes
             or self._bytes >= limits.total_bytes
         )
@@ -149,7 +154,7 @@ class ReportQueue:
     def _may_resume(self, waiting: _Waiting) -> bool:
         limits = self._limits
         return (
-            len(waiting.reports) <= limits.per_node // 2
+            max(len(waiting.reports), waiting.ids) <= limits.per_node // 2
             and waiting.bytes <= limits.per_node_bytes // 2
             and self._bytes < limits.total_bytes
         )

@@ -7,7 +7,6 @@ import contextlib
 import ipaddress
 import logging
 import resource
-from typing import Any
 
 from gm.config import WebsocketConfig
 from gm.errors import ConfigError
@@ -19,6 +18,7 @@ from gm.messagelayer.session import Gate, NodeState, Session, Timing
 from gm.messagelayer.session_v1 import V1Session
 from gm.messagelayer.session_v2 import V2Session
 from gm.messagelayer.tls import make_tls
+from gm.messagelayer.tls_listener import TlsListener
 from gm.messagelayer.v2 import SUBPROTOCOL
 
 __all__ = ["Server"]
@@ -76,6 +76,8 @@ class Server:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.hub.record.run(), name="v1-record")
                 group.create_task(self._reload(), name="reload")
+                if isinstance(listener, TlsListener):
+                    group.create_task(listener.run(), name="tls")
                 self._announce()
                 await loop.create_future()  # until cancelled, or the record fails
         finally:
@@ -131,19 +133,25 @@ class Server:
 
     # Within.
 
-    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+    async def _listen(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server | TlsListener:
         address, port = self.settings.address, self.settings.port
-        tls: dict[str, Any] = {}
-        if self._tls is not None:
-            tls = {
-                "ssl": self._tls.context,
-                "ssl_handshake_timeout": self.timing.handshake_seconds,
-                "ssl_shutdown_timeout": self.timing.close_seconds,
-            }
+
+        def make() -> Connection:
+            return Connection(self, loop)
+
+        listener: asyncio.Server | TlsListener
         try:
-            listener = await loop.create_server(
-                lambda: Connection(self, loop), address or None, port, backlog=4096, **tls
-            )
+            if self._tls is None:
+                listener = await loop.create_server(make, address or None, port, backlog=4096)
+            else:
+                listener = TlsListener(
+                    make,
+                    self._tls.context,
+                    per_second=self.settings.connections_per_second,
+                    timing=self.timing,
+                    counters=self.hub.counters,
+                )
+                await listener.listen(address, port)
         except (OSError, OverflowError) as exc:
             why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             raise ConfigError(

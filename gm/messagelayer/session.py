@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from gm.messagelayer.allowance import Allowance
 from gm.messagelayer.message import Desired, MalformedFrame, Report, WireKey
 from gm.messagelayer.record import Claim, Record
 
@@ -99,7 +100,7 @@ class Gate(Protocol):
 class NodeState:
     """What the hub knows of one node; its session reads it and notes what it quarantines."""
 
-    __slots__ = ("desired", "lacking", "name", "quarantined", "session")
+    __slots__ = ("desired", "lacking", "name", "quarantined", "refusals", "session")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -108,12 +109,15 @@ class NodeState:
         self.lacking: frozenset[WireKey] | None = None
         """What the node lacks while it has no session; None: it had none since GM started."""
         self.quarantined: dict[WireKey, str] = {}
+        self.refusals = Allowance(seconds=60)  # of reports: one line a minute is enough
 
 
 class Session(abc.ABC):
     """What both wires share."""
 
     protocol: str
+    resends_reports = False
+    """Whether the node sends reports again that were not acknowledged when a session ended."""
 
     def __init__(self, state: NodeState, gate: Gate, *, max_frame_bytes: int) -> None:
         self.node = state.name
@@ -171,6 +175,9 @@ class Session(abc.ABC):
     @abc.abstractmethod
     def acknowledge(self, ids: tuple[int, ...], error: str) -> None:
         """The reports with these numbers are taken, or refused because of ``error``."""
+
+    def postpone(self, ids: tuple[int, ...]) -> None:  # noqa: B027 # v1 has no word for it
+        """The reports with these numbers can be neither taken nor refused for now."""
 
     def complain(self, problem: MalformedFrame) -> None:  # noqa: B027 # v1 has no word for it
         """Tell the node that a frame of it was not understood."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection
 
@@ -26,6 +27,8 @@ from gm.messagelayer.v2 import (
 
 __all__ = ["REPORT_WINDOW", "V2Session"]
 
+logger = logging.getLogger(__name__)
+
 REPORT_WINDOW = 32
 """Reports that an agent may send before the first of them is acknowledged."""
 
@@ -44,6 +47,7 @@ class V2Session(Session):
     """
 
     protocol = "v2"
+    resends_reports = True
 
     def __init__(
         self, state: NodeState, gate: Gate, *, max_frame_bytes: int, timing: Timing | None = None
@@ -92,6 +96,11 @@ class V2Session(Session):
     def acknowledge(self, ids: tuple[int, ...], error: str) -> None:
         """See :class:`Session`."""
         self._answers += [frame_v2(ReportAck(number, error[:_MAX_REASON])) for number in ids]
+        self.wake()
+
+    def postpone(self, ids: tuple[int, ...]) -> None:
+        """See :class:`Session`."""
+        self._answers += [frame_v2(ReportAck(number, later=True)) for number in ids]
         self.wake()
 
     def complain(self, problem: MalformedFrame) -> None:
@@ -152,8 +161,10 @@ class V2Session(Session):
             want = desired.get(key)
             if want is not None and version == (want.uid, want.digest):
                 self._have[want.key] = want
-            else:
+            elif want is not None or _is_sane(key):
                 self._have[key] = version
+            else:
+                logger.warning("a line of an inventory names no object", extra={"node": self.node})
         self._answer(
             Welcome(
                 max_frame_bytes=self._max_frame_bytes,
@@ -192,8 +203,13 @@ class V2Session(Session):
             self._queue[key] = None
 
     def _report(self, frame: ReportFrame) -> Report:
-        key = check_key(frame.kind, frame.namespace, frame.name)
-        check_json(frame.content)
+        try:
+            key = check_key(frame.kind, frame.namespace, frame.name)
+            check_json(frame.content)
+        except MalformedFrame as exc:
+            # Refused for good: or the agent would keep it, and send it, for ever.
+            self.acknowledge((frame.id,), str(exc))
+            raise
         return Report(
             node=self.node,
             key=key,
@@ -277,6 +293,15 @@ class V2Session(Session):
 
     def _log_complaint(self, text: str) -> None:
         self._log("the node did not understand a frame", _plain(text))
+
+
+def _is_sane(key: WireKey) -> bool:
+    """Whether there could be such an object; people are shown what nodes hold."""
+    try:
+        check_key(key.kind, key.namespace, key.name)
+    except MalformedFrame:
+        return False
+    return True
 
 
 def _plain(text: str) -> str:

@@ -131,10 +131,14 @@ class Synced(_Frame, frozen=True, tag="synced"):
 
 
 class ReportAck(_Frame, frozen=True, tag="report-ack"):
-    """GM: the API server took report ``id``, or it is refused for good, with the reason."""
+    """GM: the API server took report ``id``, or it is refused for good, with the reason.
+
+    With ``later`` neither is so yet: the agent keeps it, but it takes no place in the window.
+    """
 
     id: int
     error: str = ""
+    later: bool = False
 
 
 class Error(_Frame, frozen=True, tag="error"):
@@ -165,13 +169,13 @@ def decode_from_edge(payload: bytes) -> FromEdge:
 
 
 def decode_from_gm(payload: bytes) -> FromGm:
-    """What GM sent.
+    """What GM sent; its kinds may be some that are not known here: a newer GM has more.
 
     Raises: MalformedFrame, whatever the bytes are.
     """
     message = _decode(_gm_decoder, payload)
     if isinstance(message, _ObjectFrame):
-        check_key(message.kind, message.namespace, message.name)
+        check_key(message.kind, message.namespace, message.name, takes_any_kind=True)
     return message
 
 

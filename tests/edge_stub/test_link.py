@@ -77,6 +77,19 @@ async def test_content_that_is_no_object_is_refused_with_the_reason(start_edge: 
         assert D in edge.store.held
 
 
+async def test_object_of_an_unknown_kind_is_kept_like_any_other(start_edge: StartEdge) -> None:
+    """GM is newer than the agent, and waits for an acknowledgement."""
+    gadget = {**dataset("g"), "kind": "Gadget"}
+    async with FakeGM(speaks_v2=True) as gm, start_edge(gm.url) as edge:
+        session = await gm.session()
+        await session.send_v2(WELCOME)
+        await session.put(gadget, "x")
+        await session.put(dataset("d"), "y")
+        answers = (await session.wait_received(3))[1:]
+        assert [type(answer) for answer in answers] == [v2.Ack, v2.Ack]
+        assert WireKey("gadget", "default", "g") in edge.store.held
+
+
 async def test_reports_wait_for_their_acknowledgement_within_the_window(
     start_edge: StartEdge,
 ) -> None:
@@ -124,6 +137,31 @@ async def test_report_that_gm_refuses_for_good_is_forgotten(start_edge: StartEdg
         await session.send_v2(v2.ReportAck(reports(session)[0].id, "not your object"))
         await post(edge, "w2")
         await until(lambda: len(reports(session)) == 2)
+
+
+async def test_report_that_gm_takes_later_waits_on_disk_and_holds_up_no_other(
+    start_edge: StartEdge,
+) -> None:
+    """It leaves the window, not the outbox; GM takes it up by itself, or with the next session."""
+    async with FakeGM(speaks_v2=True) as gm, start_edge(gm.url) as edge:
+        first = await gm.session()
+        await first.send_v2(v2.Welcome(max_frame_bytes=1_000_000, report_window=1))
+        for worker in ("w1", "w2", "w3"):
+            await post(edge, worker)
+        for number in range(2):
+            await until(lambda n=number: len(reports(first)) == n + 1)  # type: ignore[misc]
+            await first.send_v2(v2.ReportAck(reports(first)[number].id, later=True))
+        await until(lambda: len(reports(first)) == 3)
+        assert await edge.outbox.count() == 3
+        one, two, three = (report.id for report in reports(first))
+        await first.send_v2(v2.ReportAck(one))
+        await first.send_v2(v2.ReportAck(three))
+        await until(lambda: edge.outbox._in_flight == {two})
+        assert await edge.outbox.count() == 1
+        first.abort()
+        second = await gm.session()
+        await second.send_v2(WELCOME)
+        await until(lambda: [report.id for report in reports(second)] == [two])
 
 
 async def test_report_beyond_gms_limit_is_dropped_and_does_not_end_the_link_P0_031(

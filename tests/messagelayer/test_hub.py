@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from gm.messagelayer import Hub, NodeStatus, Report
+from gm.messagelayer.reports import ReportLimits
 from gm.messagelayer.session import NODE_GONE, Close, Gate, NodeState, Send, Session
 from gm.messagelayer.session_v1 import V1Session
+from gm.messagelayer.session_v2 import V2Session
 from tests.messagelayer.support import desired, key, open_hub
 
 NODE = "edge1"
@@ -237,7 +240,9 @@ async def test_reports_wait_for_the_gate_P0_033() -> None:
         assert (await waiting).key == key("d")
 
 
-async def test_report_on_another_incarnation_is_refused_P0_033() -> None:
+async def test_report_on_another_incarnation_is_refused_P0_033(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Where the wire tells the uid."""
     hub = open_hub()
     hub.put(NODE, desired("d", uid="new"))
@@ -247,20 +252,86 @@ async def test_report_on_another_incarnation_is_refused_P0_033() -> None:
     hub.submit(report(uid="new"))
     assert (await hub.next_report()).uid == "new"
     assert hub.counters["reports_refused"] == 3
+    told = [r for r in caplog.records if r.getMessage().startswith("report refused")]
+    assert len(told) == 1, "a node that keeps on gets a line a minute"
 
 
-async def test_report_on_a_held_back_kind_is_neither_taken_nor_refused() -> None:
-    """A v2 agent keeps it and sends it again."""
-    hub = Hub()
-    hub.expect(["dataset", "model"])
+def holding_back(**options: object) -> Hub:
+    """A hub that can not list datasets and jobs; models it knows."""
+    hub = Hub(**options)  # type: ignore[arg-type]
+    hub.expect(["dataset", "federatedlearningjob", "model"])
     hub.hold_back("dataset")
+    hub.hold_back("federatedlearningjob")
     hub.complete("model")
     hub.put(NODE, desired("m", kind="model"))
+    return hub
+
+
+ABOUT_MODEL = Report(node=NODE, key=key("m", "model"), content=b"{}")
+
+
+async def test_report_on_a_held_back_kind_waits_for_it_and_holds_up_no_other() -> None:
+    """Neither taken nor refused: what the node holds of that kind is not known."""
+    hub = holding_back()
     hub.submit(report())
-    hub.submit(Report(node=NODE, key=key("m", "model"), content=b"{}"))
-    assert (await hub.next_report()).key.kind == "model"
+    hub.submit(ABOUT_MODEL)
+    assert await hub.next_report() == ABOUT_MODEL
     assert hub.counters["reports_deferred"] == 1
     assert hub.counters["reports_refused"] == 0
+    hub.put(NODE, desired("d"))
+    hub.complete("federatedlearningjob")
+    assert hub.waiting_reports == 0
+    hub.complete("dataset")
+    assert (await hub.next_report()).key == key("d")
+
+
+async def test_reports_on_a_held_back_kind_are_bounded() -> None:
+    """Per node, as all others; what comes beyond is left to the agent."""
+    hub = holding_back(report_limits=ReportLimits(per_node=10))
+    kind = "federatedlearningjob"
+    for number in range(100):
+        content = str(number).encode()
+        hub.submit(Report(node=NODE, key=key("fl", kind), content=content))
+    hub.submit(ABOUT_MODEL)
+    assert await hub.next_report() == ABOUT_MODEL
+    assert hub.counters["reports_deferred"] == 100
+    hub.put(NODE, desired("fl", kind=kind))
+    hub.complete(kind)
+    assert hub.waiting_reports == 10
+    assert [(await hub.next_report()).content for _ in range(10)] == [b"%d" % n for n in range(10)]
+
+
+def speaks_v2(hub: Hub) -> V2Session:
+    """A v2 session."""
+    session = hub.attach(NODE, lambda state, gate: V2Session(state, gate, max_frame_bytes=10_000))
+    assert isinstance(session, V2Session)
+    return session
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_reports_that_an_agent_sends_again_do_not_come_twice(is_replaced: bool) -> None:
+    """Those of a v2 session that nobody has taken end with it; those of a v1 session do not."""
+    hub = holding_back()
+    older = speaks_v2(hub)
+    kind = "federatedlearningjob"
+    on_job = Report(node=NODE, key=key("fl", kind), content=b"{}", ids=(1,))
+    hub.submit(on_job)
+    hub.submit(ABOUT_MODEL)
+    assert await hub.next_report() == ABOUT_MODEL
+    assert not hub.waiting_reports
+    hub.submit(msgspec.structs.replace(ABOUT_MODEL, ids=(2,)))
+    if is_replaced:
+        attached(hub)
+    else:
+        hub.detach(older)
+    hub.put(NODE, desired("fl", kind=kind))
+    hub.complete(kind)
+    assert hub.waiting_reports == 0
+
+    lasting = attached(hub)
+    hub.submit(ABOUT_MODEL)
+    hub.detach(lasting)
+    assert hub.waiting_reports == 1
 
 
 def test_acknowledging_reaches_the_live_session_only(monkeypatch: pytest.MonkeyPatch) -> None:

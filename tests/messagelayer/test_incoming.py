@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
@@ -67,6 +69,24 @@ def test_messages_survive_any_cutting(sent: list[tuple[Opcode, int, int]], cuts:
     got += parser.feed(stream) if stream else []
     assert got == expected
     assert len([data for data in protocol.data_to_send() if data[0] == 0x80 | Opcode.PONG]) == pings
+
+
+def test_many_tiny_fragments_cost_no_more_than_their_bytes() -> None:
+    """A peer that wants GM's memory would send them one byte at a time, or none."""
+    _, parser = incoming()
+    parser.feed(frame(Opcode.BINARY, b"", fin=False))
+    byte, empty = frame(Opcode.CONT, b"x", fin=False), frame(Opcode.CONT, b"", fin=False)
+    parser.feed(byte + empty)  # whatever is made once
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            assert parser.feed((byte + empty) * 1000) == []
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 80_000
+    ((opcode, message),) = parser.feed(frame(Opcode.CONT, b""))
+    assert (opcode, message) == (Opcode.BINARY, b"x" * 10_001)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,19 @@ def test_full_node_waits_by_bytes_too() -> None:
     assert resumed == ["a"]
 
 
+def test_full_node_waits_by_numbers_to_acknowledge_too() -> None:
+    """A report that replaces others has to be acknowledged for all of them."""
+    resumed: list[str] = []
+    queue = ReportQueue(limits=ReportLimits(per_node=4), on_room=resumed.append)
+    put = [queue.put(report("a", "d", kind="dataset", number=n)) for n in (1, 2, 2, 3, 4)]
+    assert put == [True, True, True, True, False]
+    taken = queue.pop()
+    assert taken is not None
+    assert sorted(taken.ids) == [1, 2, 3, 4]
+    assert resumed == ["a"]
+    assert queue.put(report("a", "d", kind="dataset", number=5))
+
+
 def test_all_wait_when_the_total_is_reached_and_all_go_on_after() -> None:
     """Whoever sends next is told to wait; room for one is room for all."""
     resumed: list[str] = []

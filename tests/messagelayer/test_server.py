@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import random
+import socket
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -20,7 +21,7 @@ from websockets.frames import Frame, Opcode
 
 from gm.config import WebsocketConfig
 from gm.errors import ConfigError
-from gm.messagelayer import Hub, Server, Timing
+from gm.messagelayer import Hub, Server, Timing, v2
 from gm.messagelayer.session import REPLACED, Action
 from gm.messagelayer.session_v1 import V1Session
 from tests.fakes.edge import HELLO, Edge, status_frame
@@ -331,6 +332,91 @@ async def test_node_that_does_not_read_costs_little_and_is_closed_P0_030() -> No
         writer.transport.abort()
         async with Edge.connected(server.port, NODE) as edge:
             await edge.wait_for(lambda: len(edge.held) == 300)
+
+
+FLOODS = {
+    "pings": Frame(Opcode.PING, b"x" * 120).serialize(mask=True) * 100,
+    "reports": b"".join(
+        Frame(
+            Opcode.BINARY, v2.encode_v2(v2.ReportFrame("dataset", "default", "no", number, b"{}"))
+        ).serialize(mask=True)
+        for number in range(100)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(FLOODS))
+async def test_answers_to_a_flood_that_nobody_reads_are_bounded_P0_030(kind: str) -> None:
+    """Who sends what must be answered, and does not read the answers, is not read from either."""
+    hub = open_hub()
+    limits = {"ping_interval_seconds": 1, "ping_timeout_seconds": 1}
+    async with serving(hub, **limits) as server, Edge.connected(server.port, "other") as other:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", server.port))
+        reader, writer = await asyncio.open_connection(sock=client, limit=4096)
+        writer.write(handshake(NODE, "Sec-WebSocket-Protocol: gm.v2"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(Frame(Opcode.BINARY, v2.encode_v2(v2.Hello())).serialize(mask=True))
+        writer.transport.pause_reading()
+        await until(lambda: hub.is_connected(NODE))
+        for connection in server._connections:  # megabytes by default
+            served = connection._transport.get_extra_info("socket")
+            served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        most = 0
+
+        async def flood() -> None:
+            nonlocal most
+            with contextlib.suppress(OSError):
+                while hub.is_connected(NODE):
+                    writer.write(FLOODS[kind])
+                    await writer.drain()
+
+        async def watch() -> None:
+            nonlocal most
+            while hub.is_connected(NODE):
+                for connection in server._connections:
+                    most = max(most, connection._transport.get_write_buffer_size())
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            refusing = group.create_task(hub.next_report())
+            async with asyncio.timeout(60), asyncio.TaskGroup() as flooding:
+                flooding.create_task(flood())
+                flooding.create_task(watch())
+                hub.put("other", desired("d"))
+                await other.wait_for(lambda: "d" in names(other))
+                await until(lambda: not hub.is_connected(NODE), 50)
+                writer.transport.abort()
+            refusing.cancel()
+        assert 0 < most < 1024 * 1024
+        assert hub.counters["sessions_dead"] == 1
+        assert hub.nodes() == ["other"]
+
+
+async def test_slow_reader_is_read_from_again_when_it_has_read() -> None:
+    """What it sent meanwhile is not lost."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    async with serving(hub) as server, Edge.connected(server.port, NODE, reads=False) as edge:
+        await until(lambda: hub.is_connected(NODE))
+        (connection,) = server._connections
+        edge.connection.transport.pause_reading()
+        flood = asyncio.ensure_future(send_pings(edge))
+        await until(lambda: connection._is_deaf)
+        edge.connection.transport.resume_reading()
+        await flood
+        assert not connection._is_deaf
+        await edge.report("dataset", "default", "d", {"numberOfSamples": 1})
+        assert (await hub.next_report()).key == key("d")
+
+
+async def send_pings(edge: Edge) -> None:
+    """So many that their pongs fill all buffers, and then the last one's pong."""
+    for _ in range(100_000):
+        await edge.connection.pong(b"x" * 120)  # unsolicited: no answer, but bytes
+        edge.connection.protocol.send_ping(b"x" * 120)
+    await (await edge.connection.ping())
 
 
 async def test_object_of_over_a_mebibyte_passes_both_ways_P0_031() -> None:

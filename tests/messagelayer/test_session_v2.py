@@ -188,6 +188,42 @@ def test_report_carries_number_and_uid() -> None:
     assert REPORT_WINDOW >= 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "content", "why"),
+    [("gadget", b"{}", "kind 'gadget' is unknown"), ("dataset", b"{", "content is not JSON")],
+)
+def test_report_that_makes_no_sense_is_refused_for_good(
+    kind: str, content: bytes, why: str
+) -> None:
+    """Left unanswered it would take a place in the agent's window for ever."""
+    driver = Driver()
+    driver.says()
+    with pytest.raises(MalformedFrame):
+        driver.hear(v2.ReportFrame(kind, "default", "d", 9, content))
+    assert driver.says() == [v2.ReportAck(9, why)]
+
+
+def test_report_that_has_to_wait_leaves_the_window() -> None:
+    """The agent keeps it, and goes on with others."""
+    driver = Driver()
+    driver.says()
+    driver.session.postpone((4, 5))
+    assert driver.says() == [v2.ReportAck(4, later=True), v2.ReportAck(5, later=True)]
+
+
+def test_nonsense_in_an_inventory_is_shown_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """No such object can exist, so there is nothing to delete."""
+    lines = [
+        v2.Holding("dataset", "default", "x" * 10_000, "u", "h"),
+        v2.Holding("gadget", "default", "d", "u", "h"),
+        v2.Holding("dataset", "de\nfault", "d", "u", "h"),
+    ]
+    driver = Driver(None, *lines, holding("real"))
+    assert [type(frame) for frame in driver.says()] == [v2.Welcome, v2.Delete, v2.Synced]
+    assert driver.session.held() == [key("real")]
+    assert "names no object" in caplog.text
+
+
 def test_closing_comes_before_everything() -> None:
     """Nothing follows it."""
     driver = Driver()

@@ -49,13 +49,19 @@ def test_directions_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "reason"), [("gadget", "d", "kind"), ("dataset", "../d", "name")]
+    ("kind", "name", "reason"), [("../gadget", "d", "kind"), ("dataset", "../d", "name")]
 )
 def test_agent_may_count_on_names_from_gm(kind: str, name: str, reason: str) -> None:
     """It uses them for files, perhaps."""
     with pytest.raises(MalformedFrame) as malformed:
         v2.decode_from_gm(v2.encode_v2(v2.Delete(kind, "default", name)))
     assert malformed.value.reason == reason
+
+
+def test_agent_takes_kinds_that_it_does_not_know() -> None:
+    """A newer GM has more; unanswered frames about them would end the session."""
+    put = v2.Put("gadget", "default", "d", "u", "h", b"{}")
+    assert v2.decode_from_gm(v2.encode_v2(put)) == put
 
 
 @pytest.mark.parametrize(
