@@ -38,6 +38,7 @@ _WRITE_HIGH_BYTES = 64 * 1024  # above it a session gets no room for more
 _JOIN_BYTES = 32 * 1024  # frames up to this size go out in one write with their ping
 _UNREAD_ANSWERS_BYTES = 64 * 1024  # pongs and acknowledgements behind what the peer does not read
 _MALFORMED_PER_MINUTE = 100
+_REFUSALS_PER_MINUTE = 100  # of all peers together: log lines, not refusals
 _KEEPALIVE = server_frame(Opcode.PING, b"")
 _PONG_NUMBER = struct.Struct(">I")
 _PING_HEADER = bytes([0x80 | Opcode.PING, _PONG_NUMBER.size])
@@ -50,6 +51,7 @@ class Host(Protocol):
     settings: WebsocketConfig
     timing: Timing
     authenticator: Authenticator
+    refusals: Allowance
 
     def joined(self, connection: Connection) -> None:
         """A TCP connection has been accepted."""
@@ -244,10 +246,14 @@ class Connection(asyncio.Protocol):
         if self._phase is not _Phase.HANDSHAKE:
             return
         self._host.hub.counters[f"handshakes_refused_{refusal.status}"] += 1
-        logger.warning(
-            "connection refused",
-            extra={"status": refusal.status, "reason": str(refusal), "peer": self._peer()},
-        )
+        count = self._host.refusals.spend(self._loop.time())
+        if count <= _REFUSALS_PER_MINUTE:
+            logger.warning(
+                "connection refused",
+                extra={"status": refusal.status, "reason": str(refusal), "peer": self._peer()},
+            )
+        elif count == _REFUSALS_PER_MINUTE + 1:
+            logger.warning("more connections are refused, and only counted for a minute")
         self.node = ""
         response = self._protocol.reject(refusal.status, f"{refusal}\n")
         if refusal.retry_after_seconds:

@@ -11,6 +11,7 @@ import resource
 from gm.config import WebsocketConfig
 from gm.errors import ConfigError
 from gm.messagelayer.admission import Admission
+from gm.messagelayer.allowance import Allowance
 from gm.messagelayer.auth import Authenticator, HandshakeRefused, make_authenticator
 from gm.messagelayer.connection import Connection
 from gm.messagelayer.hub import Hub
@@ -46,6 +47,7 @@ class Server:
         self.hub, self.settings = hub, settings
         self.timing = timing or Timing()
         self.authenticator = authenticator or make_authenticator(settings)
+        self.refusals = Allowance(seconds=60)
         self._tls = make_tls(settings.tls)
         self._connections: set[Connection] = set()
         self._ready, self._empty = asyncio.Event(), asyncio.Event()

@@ -586,6 +586,20 @@ async def test_bad_node_name_is_refused_with_400_P0_032(node: str | None) -> Non
         assert hub.nodes() == []
 
 
+async def test_refusals_are_counted_but_fill_no_log_P1_040(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Somebody who tries names or tokens all day gets some lines a minute, not gigabytes."""
+    hub = open_hub()
+    async with serving(hub) as server:
+        for _ in range(150):
+            assert await status_of(server.port, "-x") == "400"
+    assert hub.counters["handshakes_refused_400"] == 150
+    told = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert told.count("connection refused") == 100
+    assert len(told) == 101
+
+
 async def test_what_is_no_websocket_is_told_so() -> None:
     """A browser gets 426, other rubbish 400."""
     async with serving(open_hub()) as server:
