@@ -242,6 +242,7 @@ def _edge(arguments: argparse.Namespace, ready: Ready) -> int:
         ca_file=arguments.ca,
         cert_file=arguments.cert,
         key_file=arguments.key,
+        server_name=arguments.server_name,
         backoff_max_seconds=arguments.max_backoff,
     )
 

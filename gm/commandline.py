@@ -217,6 +217,12 @@ def _credential_arguments(parser: argparse.ArgumentParser) -> None:
         ("--key", "its private key, unless it lies in the same file"),
     ):
         parser.add_argument(flag, type=Path, metavar="FILE", help=text)
+    parser.add_argument(
+        "--server-name",
+        default="",
+        metavar="NAME",
+        help="the name in GM's certificate; else the host in --gm",
+    )
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:

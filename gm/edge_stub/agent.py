@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
@@ -145,6 +146,7 @@ class Agent:
     def _dial(self) -> connect:
         settings = self._settings
         headers, tls = self._credentials.current()
+        name = settings.server_name or urlsplit(settings.gm).hostname
         return connect(
             settings.gm,
             additional_headers={"Node-Name": settings.node, **headers},
@@ -156,6 +158,7 @@ class Agent:
             close_timeout=2,
             open_timeout=10,
             ssl=tls,
+            server_hostname=name if tls is not None else None,
             proxy=None if is_loopback(settings.gm) else True,
             logger=_library_logger,
         )

@@ -52,6 +52,8 @@ class Credentials:
             raise ConfigError("--key without --cert: name the certificate that it belongs to")
         if not self._is_tls and (settings.ca_file or settings.cert_file):
             raise ConfigError(f"--gm {settings.gm}: --ca and --cert are for wss:// URLs")
+        if not self._is_tls and settings.server_name:
+            raise ConfigError(f"--gm {settings.gm}: --server-name is for wss:// URLs")
         if settings.token_file is not None and not self._is_tls and not is_loopback(settings.gm):
             logger.warning(
                 "the token goes over the network in clear: use wss://", extra={"gm": settings.gm}

@@ -74,6 +74,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
+    server_name: str = ""
+    """The name that GM's certificate has; empty: the host in ``gm``."""
     backoff_first_seconds: float = 1.0
     backoff_max_seconds: float = 60.0
     stable_seconds: float = 60.0

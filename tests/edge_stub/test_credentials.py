@@ -102,6 +102,26 @@ async def test_node_that_proves_nothing_or_another_name_hears_why_P0_032(
         assert not edge.store.held
 
 
+async def test_address_and_name_of_gm_may_differ_P1_049(
+    start_edge: StartEdge, tmp_path: Path
+) -> None:
+    """Where the edge's network has no DNS for GM, or reaches it through another address."""
+    files = tmp_path / "named"
+    pki.issue(files, nodes=["edge1"], servers=["gm.example"])
+    hub = holding(open_hub())
+    async with serving(hub, auth="mtls", tls=tls_of(files), address="127.0.0.2") as server:
+        url = f"wss://127.0.0.2:{server.port}"
+        async with start_edge(url, **node_files(files)) as edge:
+            await until(lambda: "of gm is not trusted: " in edge.agent.status().cause)
+        for wrong_or_right in ("other.example", "gm.example"):
+            named = {**node_files(files), "server_name": wrong_or_right}
+            async with start_edge(url, **named) as edge:
+                await until(lambda: edge.agent.status().cause or edge.agent.is_connected)
+                assert edge.agent.is_connected is (wrong_or_right == "gm.example")
+                if edge.agent.is_connected:
+                    await until(lambda: key("d") in edge.store.held)
+
+
 async def test_gm_that_a_node_does_not_trust_gets_nothing(
     start_edge: StartEdge, files: Path, tmp_path: Path
 ) -> None:
@@ -227,6 +247,8 @@ def test_files_that_are_wrong_end_the_start(settings: Settings, files: Path) -> 
         Credentials(settings(cert_file=files / "node-edge1.crt", key_file=locked))
     with pytest.raises(ConfigError, match="--key without --cert"):
         Credentials(settings(key_file=files / "node-edge1.key"))
+    with pytest.raises(ConfigError, match="--server-name is for wss:// URLs"):
+        Credentials(settings("ws://gm.example:9000", server_name="gm.example"))
     with pytest.raises(ConfigError, match="--ca and --cert are for wss:// URLs"):
         Credentials(settings("ws://gm.example:9000", ca_file=files / "ca.crt"))
     with pytest.raises(ConfigError, match=r"^--token-file .*none: No such file or directory$"):
