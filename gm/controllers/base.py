@@ -26,7 +26,8 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What follows a reconcile: nothing, another look in a while, or a retry with back-off.
 
-    ``patience_seconds``: the API server asked not to be tried again before that.
+    Of a look and a retry, the earlier one comes. ``patience_seconds``: the API server asked not to
+    be tried again before that.
     """
 
     requeue_after_seconds: float | None = None
@@ -120,7 +121,7 @@ class Controller(Generic[K]):
         logger.debug("reconcile finished", extra={"seconds": time.perf_counter() - started})
         if result.retry:
             self._queue.add_rate_limited(key, at_least_seconds=result.patience_seconds)
-            return
-        self._queue.forget(key)
+        else:
+            self._queue.forget(key)
         if result.requeue_after_seconds is not None:
             self._queue.add_after(key, result.requeue_after_seconds)

@@ -78,6 +78,7 @@ class Manager:
         self._grace_seconds = grace_seconds
         self._ready = asyncio.Event()
         self._informers: Informers | None = None
+        self._jobs: Workqueue[ObjectKey] | None = None
         self._downstream: Downstream | None = None
 
     async def wait_ready(self) -> None:
@@ -230,6 +231,7 @@ class Manager:
         queue: Workqueue[ObjectKey] = Workqueue(
             base_seconds=settings.retry_first_seconds, max_seconds=settings.retry_max_seconds
         )
+        self._jobs = queue
         caches = Caches(
             jobs=informers.federated,
             pods=informers.federated_pods,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import msgspec
 import pytest
 
-from gm.api.meta import ResourceType
+from gm.api.meta import ObjectKey, PartialObject, ResourceType
 from gm.api.resources import (
     DATASETS,
     EVENTS,
@@ -26,7 +26,7 @@ from gm.controllers.federatedlearning import JobSettings
 from gm.controllers.manager import Manager
 from gm.errors import NotFound
 from gm.kube.client import Client
-from gm.kube.informer import InformerSettings
+from gm.kube.informer import Informer, InformerSettings
 from gm.messagelayer import Timing
 from tests.cluster.cluster import Cluster
 from tests.controllers.faults import Faults, FaultyClient
@@ -36,6 +36,9 @@ from tests.fakes.edge import Edge
 FAST = InformerSettings(
     backoff_base_seconds=0.05, backoff_max_seconds=0.2, absent_retry_seconds=0.2
 )
+
+
+_SOON_SECONDS = 0.3
 
 
 class Site:
@@ -238,6 +241,60 @@ class Site:
         await self.set_phase("Running", *pods)
         await self.wait_phase("Running", name)
         return pods
+
+    async def settled(self, *, but: tuple[str, ...] = ()) -> None:
+        """Return when GM has seen all that is there, and has nothing left to do about it.
+
+        What has not happened then, does not happen. ``but``: kinds whose events the test holds up.
+        """
+
+        async def is_settled() -> bool:
+            # once more, since what GM did in between comes back to it as events
+            return await self._is_seen(but) and self._is_idle() and await self._is_seen(but)
+
+        await self.cluster.wait_for(lambda: self._twice(is_settled), what="GM is idle")
+
+    async def _twice(self, is_so: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+        return await is_so() and await is_so()
+
+    async def _is_seen(self, but: tuple[str, ...]) -> bool:
+        """Whether GM's caches are as new as the API server."""
+        assert self.manager is not None
+        informers = self.manager._informers
+        assert informers is not None
+        followed: list[Informer[Any]] = [*informers.required(), informers.nodes]
+        async with self.cluster.client() as client:
+            for informer in followed:
+                if informer.resource.kind in but:
+                    continue
+                listed = await client.list(
+                    informer.resource,
+                    namespace=informer._namespace,
+                    label_selector=informer._label_selector,
+                )
+                metas = [msgspec.json.decode(i, type=PartialObject).metadata for i in listed.items]
+                there = {m.key: m.resource_version for m in metas if self._is_ours(m.key)}
+                known = {k: informer.lister.get(k) for k in informer.lister if self._is_ours(k)}
+                seen = {key: found.resource_version for key, found in known.items() if found}
+                for key in informer.undecodable:
+                    there.pop(key, None)
+                    seen.pop(key, None)
+                if there != seen:
+                    return False
+        return True
+
+    def _is_ours(self, key: ObjectKey) -> bool:
+        """Nodes are shared with other tests."""
+        return bool(key.namespace) or key.name.startswith(f"{self.namespace}-")
+
+    def _is_idle(self) -> bool:
+        """Whether no job is, or will soon be, looked at."""
+        assert self.manager is not None
+        queue = self.manager._jobs
+        assert queue is not None
+        soon = asyncio.get_running_loop().time() + _SOON_SECONDS
+        is_waiting = any(timer.when() <= soon for timer in queue._delayed.values())
+        return not (len(queue) or queue.processing_count or is_waiting)
 
     async def services(self) -> list[dict[str, Any]]:
         """Services of the namespace."""

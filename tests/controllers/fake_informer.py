@@ -21,6 +21,7 @@ class FakeInformer:
         self.lister: Lister[Any] = Lister()
         self.is_synced = False
         self.problem: str | None = None
+        self.undecodable: dict[ObjectKey, str] = {}
         self._view = view
         self._handlers: list[Any] = []
         self._version = 0
@@ -28,6 +29,20 @@ class FakeInformer:
     def add_handler(self, handler: Any) -> None:
         """As an Informer does."""
         self._handlers.append(handler)
+
+    def add_undecodable_handler(self, handler: Any) -> None:
+        """As an Informer does; everything can be read here."""
+
+    async def show(self, kind: EventType, body: dict[str, Any]) -> None:
+        """An object is as ``body`` says, or was when it went."""
+        now = stored(msgspec.json.encode(body), self._view)
+        old = self.lister.get(now.key)
+        if kind is EventType.DELETED:
+            self.lister.remove(now.key)
+            await self._emit(Event(kind, self.resource, old=now))
+        else:
+            self.lister.put(now)
+            await self._emit(Event(kind, self.resource, new=now, old=old))
 
     async def put(self, body: dict[str, Any]) -> None:
         """An object was created or changed."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ from gm.api.meta import Json, ObjectKey, controller_of
 from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SECRETS
 from gm.api.sedna import Dataset, FederatedLearningJob, Model
 from gm.controllers.base import Result
-from gm.controllers.conditions import now, status_of
+from gm.controllers.conditions import status_of
 from gm.controllers.federatedlearning.children_io import ChildWriter, Outcome
 from gm.controllers.federatedlearning.memory import ChildCache, Departed, Endings, HostPortUsers
 from gm.controllers.federatedlearning.plan import Deletion, Plan, plan, status_with
@@ -61,6 +61,10 @@ class Caches(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Informer[Node]
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class _Known:
     """What is remembered of the job with ``uid`` from reconcile to reconcile."""
 
@@ -87,7 +91,7 @@ class JobReconciler:
         queue: Workqueue[ObjectKey],
         settings: JobSettings,
         *,
-        clock: Callable[[], datetime] = now,
+        clock: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -104,7 +108,7 @@ class JobReconciler:
             self._pods,
             self._services,
             patience_seconds=settings.removal_patience_seconds,
-            clock=clock,
+            clock=self._now,
         )
         self._users = Users()
         self._rivals = Rivals()
@@ -131,10 +135,16 @@ class JobReconciler:
             self._users.set(job)
             for key in self._rivals.set(job):
                 self._queue.add(key)
+        if event.new is not None and self._is_in_back_off(event.new):
+            return  # what it wrote itself is no reason to try again before the time
         if only_status_changed(event):
             self._queue.add_after(job.key, _COALESCE_SECONDS)
         else:
             self._queue.add(job.key)
+
+    def _is_in_back_off(self, job: Stored[FederatedLearningJob]) -> bool:
+        """Whether ``job`` is what we wrote ourselves, and waits for another try."""
+        return self._queue.failures(job.key) > 0 and self._statuses.is_own(job)
 
     async def _on_pod(self, event: Event[Pod]) -> None:
         is_news = self._pods.seen(event)
@@ -181,11 +191,11 @@ class JobReconciler:
         for key in self._rivals.forget(job.key):
             self._queue.add(key)
         self._departed.forget(job.uid)
-        self._statuses.forget(job.key)
 
     def _forget_past(self, key: ObjectKey) -> None:
         """There is no job ``key``; nobody works at it any more, so nothing is remembered again."""
         self._known.pop(key, None)
+        self._statuses.forget(key)
         self._children.forget(key)
         self._host_ports.wait(key, frozenset())
 
@@ -269,7 +279,7 @@ class JobReconciler:
         # more to make, and nothing said why it was not made: the rounds did not suffice
         unfinished = bool(decided.create) and not outcome.problems and not outcome.look_again_at
         moments = [m for m in (decided.requeue_at, outcome.look_again_at) if m is not None]
-        seconds = [_seconds_until(moment) for moment in moments]
+        seconds = [self._seconds_until(moment) for moment in moments]
         if wait is not None:
             seconds.append(wait)
         if unfinished:
@@ -297,7 +307,7 @@ class JobReconciler:
         self._tell_late_edit(job)
         if decided.requeue_at is None:
             return Result()
-        return Result(requeue_after_seconds=_seconds_until(decided.requeue_at))
+        return Result(requeue_after_seconds=self._seconds_until(decided.requeue_at))
 
     async def _delete(
         self, job: Stored[FederatedLearningJob], deletions: Sequence[Deletion]
@@ -349,7 +359,7 @@ class JobReconciler:
         models = {n: caches.models.lister.get(ObjectKey(namespace, n)) for n in names.models}
         datasets = {n: caches.datasets.lister.get(ObjectKey(namespace, n)) for n in names.datasets}
         return World(
-            now=self._clock(),
+            now=self._now(),
             job=job,
             settings=self._settings,
             pods=pods,
@@ -381,6 +391,14 @@ class JobReconciler:
         """Whether children may have been made before: then they may be gone with their owner."""
         return self._known_of(job).is_started or bool(status_of(job.raw))
 
+    def _now(self) -> datetime:
+        """The time, to the second: what Kubernetes stores of it."""
+        return self._clock().replace(microsecond=0)
+
+    def _seconds_until(self, moment: datetime) -> float:
+        """Never 0: planning works in whole seconds, so look just after the full second."""
+        return max((moment - self._clock()).total_seconds(), 0.0) + 0.02
+
     def _known_of(self, job: Stored[FederatedLearningJob]) -> _Known:
         known = self._known.get(job.key)
         if known is None or known.uid != job.uid:
@@ -395,7 +413,7 @@ class JobReconciler:
         old = status_of(job.raw)
         if old == decided.status or not is_minor(old, decided.status):
             return None
-        left = self._known_of(job).last_write + _MINOR_SECONDS - time.monotonic()
+        left = self._known_of(job).last_write + _MINOR_SECONDS - _loop_time()
         return left if left > 0 else None
 
     async def _write_status(
@@ -416,7 +434,7 @@ class JobReconciler:
 
         written = await self._statuses.write(job, status, recompute)
         if written is not None and written.resource_version != job.resource_version:
-            self._known_of(job).last_write = time.monotonic()
+            self._known_of(job).last_write = _loop_time()
         return written
 
 
@@ -439,6 +457,5 @@ class _Nodes(Mapping[str, Node]):
         return len(self._lister)
 
 
-def _seconds_until(moment: datetime) -> float:
-    """Never 0: planning works in whole seconds, so look just after the full second."""
-    return max((moment - datetime.now(UTC)).total_seconds(), 0.0) + 0.02
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from gm.api.meta import Json
+from gm.api.meta import Json, ObjectKey
 from gm.api.resources import FEDERATED_LEARNING_JOBS
 from gm.api.sedna import FederatedLearningJob
 from gm.controllers.bounded import shrink
@@ -38,8 +38,17 @@ class StatusWriter:
         self._recorder = recorder
         self._lister = lister
         self._written: OwnWrites[FederatedLearningJob] = OwnWrites()
+        self._own: dict[ObjectKey, str] = {}
         self.newest = self._written.newest
-        self.forget = self._written.forget
+
+    def is_own(self, job: Job) -> bool:
+        """Whether ``job`` is the state that our own last write left behind."""
+        return self._own.get(job.key) == job.resource_version
+
+    def forget(self, key: ObjectKey) -> None:
+        """There is no job ``key``."""
+        self._written.forget(key)
+        self._own.pop(key, None)
 
     async def live(self, job: Job) -> Job | None:
         """The job as the API server has it; None if it is gone, going, or another one."""
@@ -101,6 +110,7 @@ class StatusWriter:
         )
         newer = stored(raw, FederatedLearningJob)
         self._written.note(newer, self._lister.get(job.key))
+        self._own[job.key] = newer.resource_version
         new = status_of(raw)
         if is_finished(new) and not is_finished(old):
             logger.info("job finished", extra={"phase": new.get("phase")})

@@ -89,7 +89,8 @@ def judge(world: World, states: Sequence[WorkerState], status: Json) -> Verdict:
         return Verdict(phase="Suspended", conditions=(change,), may_create=False, is_suspended=True)
     verdict = _idle(world, states, status) or Verdict(phase=_phase(states, status))
     resumed = _resumed(status)
-    wakes = [at for at in (verdict.wake_at, deadline, *(s.remake_at for s in states)) if at]
+    ends = deadline or _deadline_from(world, world.now)  # the clock starts with this very pass
+    wakes = [at for at in (verdict.wake_at, ends, *(s.remake_at for s in states)) if at]
     return msgspec.structs.replace(
         verdict,
         conditions=(*verdict.conditions, *resumed, _degraded(world, states)),
@@ -268,8 +269,11 @@ def _resumed(status: Json) -> tuple[ConditionChange, ...]:
 
 
 def _deadline(world: World, status: Json) -> datetime | None:
+    return _deadline_from(world, parse_time(status.get("startTime")))
+
+
+def _deadline_from(world: World, started: datetime | None) -> datetime | None:
     seconds = policy_of(world).active_deadline_seconds
-    started = parse_time(status.get("startTime"))
     if seconds is None or started is None:
         return None
     return started + timedelta(seconds=seconds)

@@ -90,15 +90,19 @@ def _worker(
     raw: Json,
     asked: Json,
 ) -> Worker:
-    everything = {**asked, "template": raw.get("template"), "nodeName": raw.get("nodeName")}
-    encoded = msgspec.json.encode(_without_empty(everything), order="sorted")
+    node = template_node(wanted.template, wanted.node_name)
+    template = dict(raw.get("template") or {})
+    # the same node means the same, wherever it is written
+    template["spec"] = {k: v for k, v in (template.get("spec") or {}).items() if k != "nodeName"}
+    everything = _without_empty({**asked, "template": template, "node": node})
+    encoded = msgspec.json.encode(everything, order="sorted")
     return Worker(
         role=role,
         index=index,
         name=worker_name(job.uid, role, index),
         pod_name=pod_name(job.key.name, role if role == AGGREGATION else f"{role}-{index}"),
         digest=hashlib.sha256(encoded).hexdigest()[:16],
-        node=template_node(wanted.template, wanted.node_name),
+        node=node,
         template=wanted.template,
         dataset=wanted.dataset.name if isinstance(wanted, TrainingWorker) else None,
     )

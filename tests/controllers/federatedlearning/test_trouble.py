@@ -320,8 +320,8 @@ async def test_a_failing_job_looks_at_events_of_its_children_at_once_P1_073(site
         await site.submit()
         await site.wait_status(lambda status: told(status, "CreateFailed"))
         assert len(await site.wait_pods(2)) == 2
+        await site.settled()
         site.faults.heal()
-        await asyncio.sleep(0.3)  # the echo of the status comes by
         await site.set_phase("Running", "job-aggregation")
         await site.wait_pods(3)
         await site.wait_status(lambda status: not told(status, "CreateFailed"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -76,7 +75,7 @@ async def test_a_running_job_that_becomes_unreadable_is_left_as_it_is_P0_024(sit
         written = len(site.faults.calls)
         distorting.value = [1]
         await site.delete(FEDERATED_LEARNING_JOBS, "bad")
-        await asyncio.sleep(0.3)
+        await site.settled()
         assert [c for c in site.faults.calls[written:] if c.name == "bad"] == []
 
 
