@@ -31,7 +31,7 @@ from gm.messagelayer import Timing
 from tests.cluster.cluster import Cluster
 from tests.controllers.faults import Faults, FaultyClient
 from tests.controllers.support import template
-from tests.fakes.edge import Edge
+from tests.fakes.edge import Edge, EdgeV2
 
 FAST = InformerSettings(
     backoff_base_seconds=0.05, backoff_max_seconds=0.2, absent_retry_seconds=0.2
@@ -101,6 +101,14 @@ class Site:
         assert self.manager is not None
         port = self.manager.websocket_port
         async with Edge.connected(port, self.node(name), **options) as edge:
+            yield edge
+
+    @contextlib.asynccontextmanager
+    async def edge_v2(self, name: str, **options: Any) -> AsyncIterator[EdgeV2]:
+        """A scripted edge that speaks v2."""
+        assert self.manager is not None
+        port = self.manager.websocket_port
+        async with EdgeV2.connected(port, self.node(name), **options) as edge:
             yield edge
 
     async def create(self, resource: ResourceType, body: dict[str, Any]) -> dict[str, Any]:

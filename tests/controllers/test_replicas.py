@@ -3,27 +3,77 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import msgspec
+import pytest
 
 from gm.api.meta import ObjectKey
 from gm.api.resources import CONFIG_MAPS, DATASETS, LEASES, PODS
 from gm.kube.client import Client
+from gm.messagelayer import v2
 from tests.controllers.conftest import Site
 
 
-async def test_a_delete_made_while_gm_was_down_reaches_a_v1_node_P0_007(site: Site) -> None:
-    """The keys that a v1 node may hold outlive GM: B, deleted meanwhile, is deleted there too."""
-    for name in ("a", "b"):
-        await site.dataset(name, "edge0")
-    keys = {name: f"dataset {site.namespace}/{name}" for name in ("a", "b")}
-    async with site.gm(), site.edge("edge0") as edge:
-        await edge.wait_for(lambda: set(keys.values()) <= set(edge.held))
-    assert await site.cluster.list(CONFIG_MAPS, "app.kubernetes.io/managed-by=gm")
+async def delete_meanwhile(site: Site, down: str, gm: contextlib.AsyncExitStack) -> None:
+    """Delete B while GM, the edge or both are down; GM runs afterwards."""
+    if down != "edge":
+        await gm.aclose()
     await site.delete(DATASETS, "b")
-    async with site.gm(), site.edge("edge0", held=dict(edge.held)) as back:
-        await back.wait_for(lambda: keys["b"] not in back.held)
-        assert keys["a"] in back.held
+    if down == "edge":
+        await site.settled()
+    else:
+        await gm.enter_async_context(site.gm())
+
+
+@pytest.mark.parametrize("down", ["gm", "edge", "both"])
+async def test_a_delete_made_while_something_was_down_reaches_a_v1_node_P0_007(
+    site: Site, down: str
+) -> None:
+    """The keys that a v1 node may hold outlive GM; A and C are sent again, as in each session."""
+    keys = {name: f"dataset {site.namespace}/{name}" for name in "abc"}
+    for name in keys:
+        await site.dataset(name, "edge0")
+    async with contextlib.AsyncExitStack() as gm:
+        await gm.enter_async_context(site.gm())
+        async with site.edge("edge0") as edge:
+            await edge.wait_for(lambda: set(keys.values()) <= set(edge.held))
+            assert await site.cluster.list(CONFIG_MAPS, "app.kubernetes.io/managed-by=gm")
+            if down == "gm":
+                await delete_meanwhile(site, down, gm)
+        if down != "gm":
+            await delete_meanwhile(site, down, gm)
+        async with site.edge("edge0", held=dict(edge.held)) as back:
+            await back.wait_for(lambda: len(back.frames) == 3)
+            assert {frame["key"]: frame["header"]["operation"] for frame in back.frames} == {
+                keys["a"]: "insert",
+                keys["b"]: "delete",
+                keys["c"]: "insert",
+            }
+            assert set(back.held) == {keys["a"], keys["c"]}
+
+
+@pytest.mark.parametrize("down", ["gm", "edge", "both"])
+async def test_a_delete_made_while_something_was_down_reaches_a_v2_node_P0_007(
+    site: Site, down: str
+) -> None:
+    """Its hello says what it holds; the answer is the one delete, and nothing for A and C."""
+    keys = {name: f"dataset {site.namespace}/{name}" for name in "abc"}
+    for name in keys:
+        await site.dataset(name, "edge0")
+    async with contextlib.AsyncExitStack() as gm:
+        await gm.enter_async_context(site.gm())
+        async with site.edge_v2("edge0") as edge:
+            await edge.wait_for(lambda: set(keys.values()) <= set(edge.held))
+            if down == "gm":
+                await delete_meanwhile(site, down, gm)
+        if down != "gm":
+            await delete_meanwhile(site, down, gm)
+        async with site.edge_v2("edge0", held=dict(edge.held)) as back:
+            await back.wait_for(lambda: bool(back.came(v2.Synced)))
+            assert [frame.name for frame in back.came(v2.Delete)] == ["b"]
+            assert back.came(v2.Put) == []
+            assert set(back.held) == {keys["a"], keys["c"]}
 
 
 async def holder(client: Client, site: Site) -> str:

@@ -57,6 +57,7 @@ from gm.controllers.federatedlearning.verdict import (
 from gm.controllers.federatedlearning.workers import (
     HASH_ANNOTATION,
     WORKER_ANNOTATION,
+    Worker,
     match,
     workers_of,
 )
@@ -244,8 +245,8 @@ def _make(world: World, states: Sequence[WorkerState], status: Json, todo: _Chil
     given = [a for s in trainers if s.pod and (a := given_address(s.pod.view)) is not None]
     node_port = uses_node_port(world, service, given[0] if given else None)
     desired = desired_service(world, node_port=node_port, node=aggregator.node)
-    needs_pods = any(state.is_missing for state in states)
-    if needs_pods and not _has_references(world, states, status, todo):
+    missing = [state.worker for state in states if state.is_missing]
+    if missing and not _has_references(world, missing, status, todo):
         return
     if service is None:
         if not _is_leaving(world):
@@ -303,12 +304,13 @@ def _obstacles(world: World, states: Sequence[WorkerState], verdict: Verdict) ->
     ]
 
 
-def _has_references(
-    world: World, states: Sequence[WorkerState], status: Json, todo: _Children
-) -> bool:
-    """Whether all that pods are made from is known; else ``todo`` says what is not."""
-    todo.secrets |= wanted_secrets(world).keys() - world.secrets.keys()
-    missing = missing_references(world, [state.worker for state in states])
+def _has_references(world: World, workers: Sequence[Worker], status: Json, todo: _Children) -> bool:
+    """Whether all that pods of ``workers`` are made from is known; else ``todo`` says what is not.
+
+    What only others need does not keep a worker from being made again.
+    """
+    todo.secrets |= wanted_secrets(world, workers).keys() - world.secrets.keys()
+    missing = missing_references(world, workers)
     if missing is None:
         return not todo.secrets
     todo.problems.append(_waiting(missing.reason, missing.message))

@@ -49,14 +49,14 @@ def names_of(job: FederatedLearningJob) -> Names:
     return Names(frozenset(filter(None, models)), frozenset(filter(None, datasets)))
 
 
-def wanted_secrets(world: World) -> dict[str, str]:
-    """Secrets that the job's pods need, each with who names it; of what is known so far."""
+def wanted_secrets(world: World, workers: Sequence[Worker]) -> dict[str, str]:
+    """Secrets that pods of ``workers`` need, each with who names it; of what is known so far."""
     names, job = names_of(world.job.view), world.job.view
     wanted: dict[str, str] = {}
     for name in sorted(names.models):
         if (model := world.models.get(name)) and model.spec.credential_name:
             wanted.setdefault(model.spec.credential_name, f"Model {name}")
-    for name in sorted(names.datasets):
+    for name in sorted(_datasets(workers)):
         if (dataset := world.datasets.get(name)) and dataset.spec.credential_name:
             wanted.setdefault(dataset.spec.credential_name, f"Dataset {name}")
     s3 = job.spec.transmitter.s3 if job.spec.transmitter else None
@@ -65,25 +65,29 @@ def wanted_secrets(world: World) -> dict[str, str]:
     return wanted
 
 
-def missing_references(world: World, workers: list[Worker]) -> Missing | None:
-    """What keeps the job's pods from being made; None when nothing is missing."""
+def missing_references(world: World, workers: Sequence[Worker]) -> Missing | None:
+    """What keeps pods of ``workers`` from being made; None when nothing is missing."""
     names = names_of(world.job.view)
     missing = [
         *(("ModelNotFound", f"Model {n}") for n in sorted(names.models - world.models.keys())),
         *(
             ("DatasetNotFound", f"Dataset {n}")
-            for n in sorted(names.datasets - world.datasets.keys())
+            for n in sorted(_datasets(workers) - world.datasets.keys())
         ),
         *_missing_nodes(world, workers),
         *(
             ("SecretNotFound", f"Secret {name} (named by {who})")
-            for name, who in sorted(wanted_secrets(world).items())
+            for name, who in sorted(wanted_secrets(world, workers).items())
             if name in world.secrets and world.secrets[name] is None
         ),
     ]
     if missing:
         return Missing(missing[0][0], _not_found(missing, world.job.key.namespace))
-    return _invalid_secret(world)
+    return _invalid_secret(world, workers)
+
+
+def _datasets(workers: Sequence[Worker]) -> set[str]:
+    return {worker.dataset for worker in workers if worker.dataset}
 
 
 def _not_found(missing: list[tuple[str, str]], namespace: str) -> str:
@@ -95,15 +99,15 @@ def _not_found(missing: list[tuple[str, str]], namespace: str) -> str:
     return f"{'; '.join(parts)}; the job starts when {end}"
 
 
-def _missing_nodes(world: World, workers: list[Worker]) -> list[tuple[str, str]]:
+def _missing_nodes(world: World, workers: Sequence[Worker]) -> list[tuple[str, str]]:
     if world.nodes is None:
         return []
     named = sorted({worker.node for worker in workers if worker.node})
     return [("NodeNotFound", f"Node {name}") for name in named if name not in world.nodes]
 
 
-def _invalid_secret(world: World) -> Missing | None:
-    for name in sorted(wanted_secrets(world)):
+def _invalid_secret(world: World, workers: Sequence[Worker]) -> Missing | None:
+    for name in sorted(wanted_secrets(world, workers)):
         secret = world.secrets.get(name)
         if secret is None:
             continue

@@ -243,6 +243,21 @@ def test_a_change_of_a_download_is_noticed(before: str, after: str, is_change: b
     assert bool(told(msgspec.structs.replace(seen, models={"m": model(url=after)}))) is is_change
 
 
+def test_what_only_others_need_keeps_no_worker_from_being_made_again_P0_018() -> None:
+    """Its own data and node are there; at first the job waits for everything."""
+    seen = running()
+    known = {"d1": seen.datasets["d1"]}
+    nodes = {name: node for name, node in (seen.nodes or {}).items() if name != "edge0"}
+    kept = tuple(pod for pod in seen.pods if pod.key.name != "job-train-1")
+    decided = plan(msgspec.structs.replace(seen, datasets=known, nodes=nodes, pods=kept))
+    assert [child.key.name for child in decided.create] == ["job-train-1"]
+    kept = tuple(pod for pod in seen.pods if pod.key.name != "job-train-0")
+    decided = plan(msgspec.structs.replace(seen, datasets=known, nodes=nodes, pods=kept))
+    assert not decided.create
+    assert "Dataset d0" in conditions(decided)["Waiting"]["message"]
+    assert not plan(world(datasets=known)).create
+
+
 def test_a_pod_that_tells_nothing_is_not_compared() -> None:
     """A Sedna GM, or a person, left it."""
     seen = running()
