@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from gm.errors import Conflict
 from gm.kube import Client, Event, EventType, Informer, InformerSettings
 from tests.cluster.cluster import Cluster
 from tests.fakes.kube_api import RESET, FakeKubeApi, Request, fake_kube_api, status
+from tests.fakes.proxy import Proxy
 from tests.kube.conftest import custom_resource_definition
 
 FAST = InformerSettings(
@@ -761,8 +764,47 @@ async def test_a_crd_that_appears_later_is_followed_within_seconds_P1_080(
             assert informer.problem is None
 
 
+async def test_a_network_that_swallows_everything_is_noticed_P0_011(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Nobody says that the watch is dead; what happened meanwhile is found afterwards."""
+    config = cluster.read_kubeconfig()
+    url = urlsplit(config["clusters"][0]["cluster"]["server"])
+    assert url.port is not None
+    proxy = Proxy(url.port)
+    proxy.host = url.hostname or ""
+    async with proxy.running():
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(config))
+        # a real server's bookmarks come once a minute, so a quiet watch is silent for long
+        settings = msgspec.structs.replace(FAST, watch_timeout_seconds=60, read_deadline_seconds=1)
+        async with cluster.client(str(path)) as client:
+            informer = Informer(
+                client,
+                CONFIG_MAPS,
+                PartialObject,
+                namespace=cluster.namespace,
+                field_selector="metadata.name!=kube-root-ca.crt",
+                settings=settings,
+            )
+            async with running(informer):
+                await informer.wait_synced()
+                proxy.is_black_hole = True
+                before = informer.restarts
+                async with cluster.client() as other:
+                    body = {"metadata": {"name": "a"}}
+                    await other.create(CONFIG_MAPS, cluster.namespace, body)
+                await eventually(lambda: informer.restarts > before)
+                assert informer.problem is not None
+                assert len(informer.lister) == 0
+                proxy.is_black_hole = False
+                await eventually(lambda: len(informer.lister) == 1)
+                await eventually(lambda: informer.problem is None)
+
+
 @pytest.mark.parametrize("cluster", ["real"], indirect=True)
-async def test_rights_that_come_later_are_enough(cluster: Cluster) -> None:
+async def test_rights_that_come_later_are_enough_P1_079(cluster: Cluster) -> None:
     """Forbidden at first, named, and working after the grant without a restart."""
     settings = msgspec.structs.replace(FAST, absent_retry_seconds=0.1)
     async with cluster.client(cluster.limited_kubeconfig) as client:
