@@ -23,6 +23,8 @@ from gm.api.resources import (
 )
 from gm.controllers.conditions import timestamp
 from gm.errors import ServiceError, api_error
+from gm.kube import nesting
+from gm.kube.client import MERGE_PATCH
 from tests.controllers.conftest import Site
 from tests.controllers.faults import Call
 from tests.controllers.support import env_of, template
@@ -513,6 +515,45 @@ async def test_any_bad_job_leaves_a_good_one_alone_P0_024(site: Site) -> None:
             await site.delete(FEDERATED_LEARNING_JOBS, f"good-{name}")
 
 
+@pytest.mark.parametrize("cluster", ["real"], indirect=True)
+@pytest.mark.parametrize("levels", [250, 1200, 9000])
+async def test_a_job_that_no_decoder_takes_leaves_a_good_one_alone_P0_024(
+    site: Site, levels: int
+) -> None:
+    """A real API server stores it; corrected, it runs."""
+    await site.references()
+    body = {
+        "apiVersion": FEDERATED_LEARNING_JOBS.api_version,
+        "kind": FEDERATED_LEARNING_JOBS.kind,
+        **site.job("deep"),
+    }
+    container(body["spec"])["odd"] = "DEEP"
+    deep = '{"a":' * levels + "1" + "}" * levels
+    text = msgspec.json.encode(body).replace(b'"DEEP"', deep.encode())
+    key = site.cluster.key("deep")
+
+    async def told() -> str:
+        async with site.cluster.client() as client:
+            raw = nesting.outline(await client.get(FEDERATED_LEARNING_JOBS, key))
+        status = msgspec.json.decode(raw).get("status", {})
+        return str((condition(status, "InvalidSpec") or {}).get("message", ""))
+
+    async with site.gm() as manager, site.cluster.client() as client:
+        path = FEDERATED_LEARNING_JOBS.path(site.namespace)
+        assert (await client.raw("POST", path, body=text)).status == 201
+        message = await site.cluster.wait_for(told)
+        assert message.startswith("the object: is nested more than 200 levels deep; correct it")
+        await site.run_job("good")
+        assert manager.problems() == []
+        await client.raw(
+            "PATCH",
+            FEDERATED_LEARNING_JOBS.path(site.namespace, "deep"),
+            body=msgspec.json.encode({"spec": site.job("deep")["spec"]}),
+            content_type=MERGE_PATCH,
+        )
+        await site.wait_pods(3, "deep")
+
+
 async def test_one_bad_job_does_not_stop_the_others_P0_024(site: Site) -> None:
     """As it is applied: what the CRD lets through gets a condition, and the good job runs."""
     await site.references()
@@ -562,8 +603,15 @@ async def test_a_job_waits_for_its_references_and_starts_by_itself_P1_071(site: 
         await site.dataset("d0", "edge0")
         await site.wait_status(lambda s: _reason(s) == "NodeNotFound", seconds=5)
         await site.nodes("cloud", "edge0")
-        await site.wait_pods(2)
+        await site.wait_status(lambda s: s.get("active") == 2, seconds=5)
         await site.wait_status(lambda s: not condition(s, "Waiting"))
+        assert len(await site.events("ModelNotFound")) == 1
+        pretrained = {"name": "base"}
+        await site.submit("second", trainers=1, pretrainedModel=pretrained)
+        status = await site.wait_status(lambda s: condition(s, "Waiting"), "second", seconds=5)
+        assert "Model base" in (condition(status, "Waiting") or {})["message"]
+        await site.model("base")
+        await site.wait_status(lambda s: s.get("active") == 2, "second", seconds=5)
 
 
 def _reason(status: dict[str, Any]) -> str:

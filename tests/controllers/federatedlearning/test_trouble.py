@@ -77,6 +77,10 @@ async def test_a_node_that_is_away_is_told_and_its_pod_left_alone_P1_060(site: S
         await edge.report("federatedlearningjob", site.namespace, "job", report)
         await site.wait_status(lambda status: not told(status, "NodeUnreachable"))
         await site.wait_status(lambda status: told(status, "NodeUnreachable"))
+        # the same again says nothing new, but shows that the node is reached
+        await edge.report("federatedlearningjob", site.namespace, "job", report)
+        await site.wait_status(lambda status: not told(status, "NodeUnreachable"))
+        await site.wait_status(lambda status: told(status, "NodeUnreachable"))
         await set_ready(site, "edge1", "True")
         await site.wait_status(lambda status: not told(status, "NodeUnreachable"))
         assert await uids(site) == before
@@ -179,6 +183,66 @@ async def test_the_job_outlives_a_broken_trainer_if_enough_are_left_P1_057(site:
         assert (status["succeeded"], status["failed"]) == (3, 1)
 
 
+async def test_too_few_trainers_fail_the_job_by_name_P1_057(site: Site) -> None:
+    """Below minParticipants: workers, nodes and reasons."""
+    await site.references(trainers=3)
+    async with site.gm():
+        await site.run_job(trainers=3, minParticipants=2, runPolicy={"backoffLimit": 1})
+        await site.cluster.set_pod_status("job-train-1", **CRASHING)
+        await site.wait_status(lambda status: status.get("failed") == 1)
+        await site.cluster.set_pod_status("job-train-2", **CRASHING)
+        status = await site.wait_phase("Failed")
+        words = told(status, "Failed")
+        assert words.startswith("1 of 2 trainers left: ")
+        for number in (1, 2):
+            assert f"trainer {number} on {site.node(f'edge{number}')} failed" in words
+        assert words.count("CrashLoopBackOff") == 2
+        assert (status["failed"], status["active"]) == (2, 0)
+
+
+async def test_an_evicted_worker_is_replaced_and_nothing_has_failed(site: Site) -> None:
+    """At once, and though no restart is allowed."""
+    await site.references()
+    async with site.gm():
+        await site.run_job(runPolicy={"backoffLimit": 0})
+        before = await uids(site)
+        await site.set_phase("Failed", "job-train-1", reason="Evicted", message="disk pressure")
+
+        async def is_leaving() -> bool:
+            pod = (await site.pods()).get("job-train-1")
+            return pod is None or "deletionTimestamp" in pod["metadata"]
+
+        await site.cluster.wait_for(is_leaving)
+        await site.cluster.finish_delete("job-train-1")
+        await site.wait_pods(3)
+        await site.set_phase("Running")
+        status = await site.wait_status(lambda s: s["active"] == 3 and s["phase"] == "Running")
+        assert [worker["restarts"] for worker in status["workers"]] == [0, 0, 0]
+        after = await uids(site)
+        assert {name for name in before if after[name] != before[name]} == {"job-train-1"}
+
+
+async def test_the_grace_after_the_aggregators_success_holds_over_a_restart_of_gm(
+    site: Site,
+) -> None:
+    """No event is needed when GM is back: trainers that still run are stopped in time."""
+    site.settings = msgspec.structs.replace(site.settings, completion_grace_seconds=4)
+    await site.references()
+    async with site.gm():
+        await site.run_job()
+        await site.set_phase("Succeeded", "job-aggregation")
+        begun = await site.wait_status(lambda status: told(status, "Completing"))
+    async with site.gm():
+        status = await site.wait_phase("Succeeded")
+    assert [worker["phase"] for worker in status["workers"]] == ["Succeeded", "Stopped", "Stopped"]
+    times = [
+        next(c["lastTransitionTime"] for c in s["conditions"] if c["type"] == kind)
+        for s, kind in ((begun, "Completing"), (status, "Complete"))
+    ]
+    since, end = map(datetime.fromisoformat, times)
+    assert (end - since).total_seconds() >= 4
+
+
 async def test_an_idle_aggregator_is_told_and_stopped_P1_056(site: Site) -> None:
     """All trainers are done, it is not: a condition, then it goes and the job is Complete."""
     site.settings = msgspec.structs.replace(site.settings, completion_grace_seconds=0.3)
@@ -258,17 +322,27 @@ async def test_the_deadline_holds_over_a_restart_of_gm(site: Site) -> None:
         await site.cluster.wait_for(all_leave)
 
 
-async def test_kubectl_waits_for_the_end_of_a_job_P1_070(site: Site) -> None:
-    """kubectl wait --for=condition=Complete, while GM works."""
+async def test_kubectl_shows_a_job_and_waits_for_its_end_P1_070(site: Site) -> None:
+    """No cell is empty after a run; kubectl wait --for=condition=Complete, while GM works."""
     await site.references()
-    async with site.gm():
+    async with site.gm(), site.edge("edge0") as edge:
         await site.run_job()
+        await edge.wait_for(lambda: f"federatedlearningjob {site.namespace}/job" in edge.held)
+        report = {"phase": "train", "output": {"ownerInfo": {"currentRound": 3}}}
+        await edge.report("federatedlearningjob", site.namespace, "job", report)
+        await site.wait_status(lambda status: status.get("round") == 3)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(
                 site.cluster.kubectl("wait", "--for=condition=Complete", "fl/job", "--timeout=60s")
             )
             await site.set_phase("Succeeded")
         assert "condition met" in waiting.result()
+        head, row = [
+            line.split() for line in (await site.cluster.kubectl("get", "fl")).splitlines()
+        ]
+    assert head == ["NAME", "PHASE", "ROUND", "ACTIVE", "SUCCEEDED", "FAILED", "AGE"]
+    assert row[:-1] == ["job", "Succeeded", "3", "0", "3", "0"]
+    assert row[-1] not in ("", "<none>", "<unknown>")
 
 
 async def test_ten_thousand_reports_leave_a_small_job_P0_023(site: Site) -> None:
