@@ -208,13 +208,11 @@ async def test_an_evicted_worker_is_replaced_and_nothing_has_failed(site: Site) 
         before = await uids(site)
         await site.set_phase("Failed", "job-train-1", reason="Evicted", message="disk pressure")
 
-        async def is_leaving() -> bool:
-            pod = (await site.pods()).get("job-train-1")
-            return pod is None or "deletionTimestamp" in pod["metadata"]
+        async def is_new() -> bool:
+            now = await uids(site)
+            return now.get("job-train-1", before["job-train-1"]) != before["job-train-1"]
 
-        await site.cluster.wait_for(is_leaving)
-        await site.cluster.finish_delete("job-train-1")
-        await site.wait_pods(3)
+        await site.cluster.wait_for(is_new)
         await site.set_phase("Running")
         status = await site.wait_status(lambda s: s["active"] == 3 and s["phase"] == "Running")
         assert [worker["restarts"] for worker in status["workers"]] == [0, 0, 0]
