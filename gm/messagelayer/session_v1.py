@@ -37,6 +37,8 @@ __all__ = ["V1Session"]
 
 _STRUCK = 0
 """In changes of the record: the key goes. No incarnation has this identity."""
+_UNSURE = 1 << 32
+"""Of a key in the record: the node may hold one of several incarnations. None has this identity."""
 
 
 class V1Session(Session):
@@ -255,6 +257,8 @@ class V1Session(Session):
         want, there = self._state.desired.get(key), self._identity_there(key)
         if there and (want is None or there != want.identity):
             self._sent[key] = None
+            if want is not None:
+                self._may_insert(key, want)  # so that the record is ready when its turn comes
             return delete_frame_v1(key)
         if want is None or self._has(key, want):
             return None
@@ -279,9 +283,15 @@ class V1Session(Session):
         return sent is not None and sent.same_version(want)
 
     def _may_insert(self, key: WireKey, want: Desired) -> bool:
+        """Whether the record says that the node may hold this incarnation; if not, have it noted.
+
+        While the delete of another one may be lost with the node's memory, it may be either.
+        """
         assert self._noted is not None
-        if key in self._noted:
+        noted = self._noted.get(key)
+        if noted in (want.identity, _UNSURE):
             return True
-        if not (self._committing or {}).get(key):  # a strike on its way does not help
-            self._changes[key] = want.identity
+        identity = want.identity if noted is None else _UNSURE
+        if (self._committing or {}).get(key) not in (want.identity, _UNSURE):
+            self._changes[key] = identity
         return False

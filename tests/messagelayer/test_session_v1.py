@@ -195,6 +195,31 @@ def test_key_wanted_again_while_it_is_being_struck_is_recorded_again() -> None:
     assert driver.says() == ["insert d"]
 
 
+def test_record_is_unsure_while_the_node_may_hold_either_incarnation() -> None:
+    """If GM dies now and the first one is wanted again, the second is deleted before it."""
+    driver = Driver()
+    driver.put("d", uid="u1")
+    assert driver.says() == ["insert d"]
+    driver.now += 1
+    driver.put("d", uid="u2")
+    assert [type(action) for action in driver.poll()] == [Send, Ping, Commit]
+    driver.session.ponged(2, driver.now)
+    driver.now += 1
+    assert driver.poll() == [], "not before the record is durable"
+    driver.session.committed()
+    assert driver.says() == ["insert d"]
+    unsure = driver.session._noted
+    assert unsure is not None
+    for uid in ("u1", "u2"):
+        later = Driver(noted=unsure)
+        later.put("d", uid=uid)
+        assert later.says() == ["delete d"]
+        later.now += 1
+        assert later.says() == ["insert d"]
+    driver.now += 30
+    assert driver.poll() == [Commit({key("d"): desired("d", uid="u2").identity})]
+
+
 def test_superseded_session_closes() -> None:
     """It says so once, and nothing else."""
     driver = Driver()

@@ -171,6 +171,7 @@ class V1Machine(RuleBasedStateMachine):
     def create_or_recreate(self, name: str) -> None:
         if name in self.truth:
             self.delete(name)
+        self.elsewhere.pop(name, None)
         uid = f"u{self.next_serial()}"
         self.write(name, {"uid": uid, "url": "/data", "version": self.next_serial()})
 
@@ -180,10 +181,11 @@ class V1Machine(RuleBasedStateMachine):
         if name in self.truth:
             self.write(name, {**self.truth[name], "uid": f"u{self.next_serial()}"})
 
-    @rule(name=names)
-    def change_url(self, name: str) -> None:
+    @rule(name=names, url=st.sampled_from(["/data", "/other"]))
+    def change_url(self, name: str, url: str) -> None:
+        """And back again, perhaps."""
         if name in self.truth:
-            self.write(name, {**self.truth[name], "url": f"/data/{self.next_serial()}"})
+            self.write(name, {**self.truth[name], "url": url})
 
     @rule(name=names)
     def delete(self, name: str) -> None:
@@ -197,6 +199,14 @@ class V1Machine(RuleBasedStateMachine):
         if name in self.truth:
             self.elsewhere[name] = self.truth[name]
             self.delete(name)
+
+    @precondition(lambda self: self.elsewhere)
+    @rule(name=names)
+    def change_url_elsewhere(self, name: str) -> None:
+        """Or back to what this node has had before."""
+        if name in self.elsewhere:
+            url = "/other" if self.elsewhere[name]["url"] == "/data" else "/data"
+            self.elsewhere[name] = {**self.elsewhere[name], "url": url}
 
     @rule(name=names)
     def come_back(self, name: str) -> None:
@@ -303,15 +313,20 @@ class V1Machine(RuleBasedStateMachine):
     @rule(
         name=names,
         again=st.booleans(),
+        back=st.booleans(),
         then=st.sampled_from(["", "cut", "node", "gm", "unnoticed", "unnoticed elsewhere"]),
     )
-    def delete_synced(self, name: str, again: bool, then: str) -> None:
+    def delete_synced(self, name: str, again: bool, back: bool, then: str) -> None:
         """A delete that reaches the node, perhaps followed by another incarnation."""
         self.all_goes_well(6, 0.5)
         self.move_away(name)
         self.all_goes_well(1, 0.5)
         if again:
-            self.create_or_recreate(name)
+            if back and name in self.elsewhere:
+                self.change_url_elsewhere(name)
+                self.come_back(name)
+            else:
+                self.create_or_recreate(name)
             self.all_goes_well(2, 0.5)
         match then:
             case "unnoticed" | "unnoticed elsewhere":
