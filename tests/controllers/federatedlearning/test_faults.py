@@ -259,6 +259,27 @@ async def test_a_job_that_fails_again_and_again_gets_one_event_P1_072(site: Site
     assert 1 <= max(tried.values()) <= 3
 
 
+async def test_pods_of_one_job_are_made_side_by_side(site: Site) -> None:
+    """Each create waits until all the others have been sent as well."""
+    count = 8
+    await site.references(trainers=count)
+    together = asyncio.Barrier(count)
+
+    async def wait() -> None:
+        async with asyncio.timeout(20):
+            await together.wait()
+
+    def before(call: Call) -> Any:
+        is_trainer = (call.verb, call.kind) == ("create", "Pod") and "-train-" in call.name
+        return wait() if is_trainer else None
+
+    site.faults.before = before
+    async with site.gm():
+        await site.submit(trainers=count)
+        await site.wait_pods(count + 1)
+    assert len(site.faults.creates()) == count + 2
+
+
 async def test_a_slow_job_delays_no_other_P1_074(site: Site) -> None:
     """Each request about it takes 5 s; the next job has its pods long before the first answer."""
     await site.references()

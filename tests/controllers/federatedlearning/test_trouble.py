@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gm.api.resources import FEDERATED_LEARNING_JOBS, NODES, PODS
+from gm.api.meta import ObjectKey
+from gm.api.resources import FEDERATED_LEARNING_JOBS, NAMESPACES, NODES, PODS
 from gm.controllers.conditions import timestamp
 from tests.controllers.conftest import Site
 from tests.controllers.support import template
@@ -379,6 +380,27 @@ async def test_nothing_that_gm_makes_has_finalizers_P1_083(site: Site) -> None:
     assert all("finalizers" not in found["metadata"] for found in everything)
     await site.delete(FEDERATED_LEARNING_JOBS, "job")
     assert await site.cluster.get(FEDERATED_LEARNING_JOBS, "job") is None
+
+
+async def test_a_namespace_goes_with_its_jobs_while_gm_runs_P1_083(site: Site) -> None:
+    """Nothing waits for GM, and GM keeps nothing alive: what it tries is refused, and it goes on."""
+    await site.cluster.start_controllers()
+    await site.references()
+    records = await site.cluster.create_namespace()
+    site.config = msgspec.structs.replace(site.config, state_namespace=records)
+    async with site.gm() as manager, site.cluster.client() as client:
+        pods = await site.run_job()
+        await client.delete(NAMESPACES, ObjectKey("", site.namespace))
+
+        async def is_gone() -> bool:
+            for name in pods:
+                await site.cluster.finish_delete(name)
+            return await site.cluster.get(NAMESPACES, site.namespace) is None
+
+        await site.cluster.wait_for(is_gone, timeout_seconds=60)
+        await site.settled()
+        assert manager.problems() == []
+        assert (await site.pods(), await site.services()) == ({}, [])
 
 
 async def test_a_failing_job_looks_at_events_of_its_children_at_once_P1_073(site: Site) -> None:
