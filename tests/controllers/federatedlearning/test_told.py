@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gm.controllers.bounded import most_bytes
 from gm.controllers.conditions import timestamp
 from gm.controllers.federatedlearning.plan import plan
 from gm.controllers.federatedlearning.state import Phase
@@ -122,6 +123,21 @@ def test_the_reason_goes_when_all_is_well_again() -> None:
     seen, _ = settle(set_pods(seen, "Running"))
     seen, _ = settle(set_pods(seen, {"containerStatuses": []}))
     assert not {"reason", "message"} & status_of(seen).keys()
+
+
+def test_a_status_that_an_older_version_let_grow_becomes_small_P0_023() -> None:
+    """Metrics of many kilobytes for each worker: fewer are kept, and nothing that GM needs goes."""
+    seen = running(job_json(trainers=20))
+    status = status_of(seen)
+    metrics = [{"key": f"{n}", "value": "x" * 1000} for n in range(64)]
+    for worker in status["workers"][1:]:
+        worker["metrics"] = metrics
+    seen, decided = settle(with_status(seen, status))
+    assert decided.status is not None
+    assert len(msgspec.json.encode(decided.status)) <= most_bytes(decided.status)
+    assert {worker["phase"] for worker in decided.status["workers"]} == {"Running"}
+    assert decided.status["workers"][1]["metrics"]
+    assert plan(seen).status == decided.status, "it is written once"
 
 
 # --- pods that do not start ---

@@ -383,7 +383,7 @@ async def test_nothing_that_gm_makes_has_finalizers_P1_083(site: Site) -> None:
 
 
 async def test_a_namespace_goes_with_its_jobs_while_gm_runs_P1_083(site: Site) -> None:
-    """Nothing waits for GM, and GM keeps nothing alive: what it tries is refused, and it goes on."""
+    """Nothing waits for GM; what GM tries to keep alive is refused, and it goes on."""
     await site.cluster.start_controllers()
     await site.references()
     records = await site.cluster.create_namespace()
