@@ -18,6 +18,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import urllib.error
@@ -216,6 +217,38 @@ async def _controllers(directory: Path) -> AsyncIterator[dict[str, str]]:
         programs.stop()
 
 
+@contextlib.asynccontextmanager
+async def _kubelet(directory: Path) -> AsyncIterator[dict[str, str]]:
+    """A whole cluster with one real node, from the program that GM_KUBELET_CLUSTER names."""
+    program = os.environ["GM_KUBELET_CLUSTER"]
+    # not below ``directory``: memory file systems often do not let programs be executed
+    with tempfile.TemporaryDirectory(prefix="gm-kubelet-", ignore_cleanup_errors=True) as state:
+        try:
+            up = await _call(directory, program, "up", state, "node1")
+            yield {"kubeconfig": up.splitlines()[-1]}
+        finally:
+            await _call(directory, program, "down", state)
+
+
+async def _call(directory: Path, *command: str) -> str:
+    """What a program prints. Raises: StartError if it fails."""
+    out, err = directory / "program.out", directory / "program.err"
+    with out.open("wb") as output, err.open("wb") as errors:  # what it starts may keep these open
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        )
+    try:
+        code = await process.wait()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if code:
+        tail = err.read_text(errors="replace")[-2000:]
+        raise StartError(f"{' '.join(command)} exited with {code}:\n{tail}")
+    return out.read_text()
+
+
 def crd_paths() -> list[Path]:
     """The CRDs of this project."""
     return sorted(_CRDS.glob("*.yaml"))
@@ -249,7 +282,12 @@ async def _install_crds(kubeconfig: Path) -> None:
                     await asyncio.sleep(0.05)
 
 
-_KINDS = {"real": _real, "embedded": _embedded, "controllers": _controllers}
+_KINDS = {
+    "real": _real,
+    "embedded": _embedded,
+    "controllers": _controllers,
+    "kubelet": _kubelet,
+}
 
 
 async def _wait_end(run_pid: int) -> None:

@@ -17,7 +17,16 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["RealUnavailable", "assets_problem", "begin_run", "end_run", "server", "server_or_skip"]
+__all__ = [
+    "RealUnavailable",
+    "assets_problem",
+    "begin_run",
+    "end_run",
+    "end_server",
+    "kubelet_problem",
+    "server",
+    "server_or_skip",
+]
 
 _RUN = "GM_TEST_RUN"  # "PID:DIRECTORY", inherited by the workers of pytest-xdist
 _PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager")
@@ -59,14 +68,34 @@ def assets_problem() -> str | None:
     return f"KUBEBUILDER_ASSETS={assets} lacks {', '.join(missing)}" if missing else None
 
 
+def kubelet_problem() -> str | None:
+    """Why no cluster with real kubelets can be started; None when it can be tried."""
+    program = os.environ.get("GM_KUBELET_CLUSTER", "")
+    if not program:
+        return (
+            "GM_KUBELET_CLUSTER is not set: name a program that starts a cluster with a real "
+            "kubelet (docs/testing.md) to compare with one"
+        )
+    if not Path(program).is_file() or not os.access(program, os.X_OK):
+        return f"GM_KUBELET_CLUSTER={program} is no program"
+    if os.geteuid() != 0:
+        return "a real kubelet needs root"
+    if subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode:
+        return "a real kubelet needs namespaces, which can not be made here"
+    return None
+
+
 def server(kind: str) -> dict[str, str]:
     """The running server of ``kind``, started if this is the first process that asks for it.
 
-    Kinds: "embedded", "real", and "controllers" (beside the real one). Gives the paths of its
-    kubeconfigs. Raises: RealUnavailable; AssertionError with the reason if it does not start.
+    Kinds: "embedded", "real", "controllers" (beside the real one), and "kubelet" (a whole cluster
+    with one node). Gives the paths of its kubeconfigs.
+    Raises: RealUnavailable; AssertionError with the reason if it does not start.
     """
-    if kind != "embedded" and (problem := assets_problem()) is not None:
-        raise RealUnavailable(problem)
+    if kind != "embedded":
+        problem = kubelet_problem() if kind == "kubelet" else assets_problem()
+        if problem is not None:
+            raise RealUnavailable(problem)
     _, directory = _run()
     environment = dict(os.environ)
     if kind == "controllers":
@@ -80,12 +109,25 @@ def server(kind: str) -> dict[str, str]:
     return started
 
 
+def end_server(kind: str) -> None:
+    """End a server that nobody needs any more; asked for again, it is started again."""
+    _, directory = _run()
+    with _locked(directory, kind):
+        keeper = directory / kind / "keeper.pid"
+        if keeper.exists():
+            _end(int(keeper.read_text()))
+            shutil.rmtree(directory / kind, ignore_errors=True)
+
+
 def server_or_skip(kind: str) -> dict[str, str]:
-    """As ``server``; the test skips where there is no real one, or fails if one is required."""
+    """As ``server``; the test skips where there is no real one, or fails if one is required.
+
+    A kubelet is never required, since not every machine can run one.
+    """
     try:
         return server(kind)
     except RealUnavailable as exc:
-        if os.environ.get("GM_REQUIRE_REAL") == "1":
+        if os.environ.get("GM_REQUIRE_REAL") == "1" and kind != "kubelet":
             pytest.fail(str(exc))
         pytest.skip(str(exc))
 

@@ -111,6 +111,69 @@ def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
             servers.server(kind)
 
 
+def test_why_there_is_no_kubelet_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The variable, the program, and what it needs; never an error, as not all can have one."""
+    monkeypatch.delenv("GM_KUBELET_CLUSTER", raising=False)
+    assert (servers.kubelet_problem() or "").startswith("GM_KUBELET_CLUSTER is not set: ")
+    monkeypatch.setenv("GM_KUBELET_CLUSTER", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert servers.kubelet_problem() == f"GM_KUBELET_CLUSTER={tmp_path} is no program"
+    program = tmp_path / "program"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("GM_KUBELET_CLUSTER", str(program))
+    assert servers.kubelet_problem() == "a real kubelet needs root"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "unshare").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "unshare").chmod(0o755)
+    assert (servers.kubelet_problem() or "").startswith("a real kubelet needs namespaces")
+    (tmp_path / "unshare").write_text("#!/bin/sh\n")
+    assert servers.kubelet_problem() is None
+    monkeypatch.setenv("GM_REQUIRE_REAL", "1")
+    monkeypatch.delenv("GM_KUBELET_CLUSTER")
+    with pytest.raises(pytest.skip.Exception, match="GM_KUBELET_CLUSTER"):
+        servers.server_or_skip("kubelet")
+
+
+@pytest.fixture
+def kubelet_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A program that says what it is asked for, and a run of its own."""
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\necho "$2/kubeconfig"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("GM_KUBELET_CLUSTER", str(program))
+    monkeypatch.setattr(servers, "kubelet_problem", lambda: None)
+    monkeypatch.setenv(servers._RUN, os.environ[servers._RUN])
+    servers.begin_run()
+    return program
+
+
+def test_a_cluster_with_a_kubelet_is_started_once_and_ended(kubelet_program: Path) -> None:
+    """And once more when it is asked for again; the last by the end of the run."""
+    asked = kubelet_program.with_name("asked")
+    first = servers.server("kubelet")
+    assert servers.server("kubelet") == first
+    assert asked.read_text().split() == ["up"]
+    servers.end_server("kubelet")
+    servers.end_server("kubelet")  # once more: nothing to do
+    assert asked.read_text().split() == ["up", "down"]
+    assert servers.server("kubelet") != first
+    servers.end_run()
+    assert asked.read_text().split() == ["up", "down", "up", "down"]
+
+
+def test_a_cluster_that_does_not_start_says_why_and_is_ended(kubelet_program: Path) -> None:
+    """A program that is there and fails is an error, no reason to skip."""
+    kubelet_program.write_text(
+        f'#!/bin/sh\necho "$1" >> {kubelet_program.parent}/asked\n'
+        '[ "$1" = down ] || { echo no room >&2; exit 3; }\n'
+    )
+    with pytest.raises(AssertionError, match=r"exited with 3:\nno room"):
+        servers.server_or_skip("kubelet")
+    servers.end_run()
+    assert kubelet_program.with_name("asked").read_text().split() == ["up", "down"]
+
+
 USES_CLUSTER = """
 import pytest
 

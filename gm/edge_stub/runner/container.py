@@ -16,10 +16,21 @@ import msgspec
 
 from gm.edge_stub.runner import shim
 
-__all__ = ["Backoff", "ContainerProcess", "Exit", "Order", "kill_marked", "should_restart"]
+__all__ = [
+    "NEVER_STARTED",
+    "Backoff",
+    "ContainerProcess",
+    "Exit",
+    "Order",
+    "kill_marked",
+    "should_restart",
+]
 
 MARKER = "GM_RUNNER_CONTAINER"
 """Environment variable that every process of a container carries."""
+
+NEVER_STARTED = datetime.fromtimestamp(0, UTC)
+"""What container runtimes say of when a container started that could not."""
 
 _REPORT_BYTES = 1 << 20
 
@@ -41,14 +52,25 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
-    """How a container ended; ``signal`` is 0 unless a signal ended it."""
+    """How a container ended; ``started_at`` is `NEVER_STARTED` where nothing could be executed.
+
+    ``finished_at`` None is for a container that was never there. ``identity`` is the container's
+    in the API, empty as long as nobody has said which it was.
+    """
 
     code: int
-    signal: int = 0
     reason: str
     message: str = ""
-    started_at: datetime
-    finished_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    identity: str = ""
+
+    @property
+    def ran_seconds(self) -> float:
+        """How long it ran."""
+        if not self.started_at or not self.finished_at or self.started_at == NEVER_STARTED:
+            return 0.0
+        return (self.finished_at - self.started_at).total_seconds()
 
 
 class Backoff:
@@ -189,23 +211,21 @@ class ContainerProcess:
             self.pid = report["started"]["pid"]
             self.started_at = _moment(report["started"]["at"])
         elif "failed" in report:
+            self.started_at = NEVER_STARTED
             self._end(128, "StartError", report["failed"]["message"], datetime.now(UTC))
         else:
             ended = report["exited"]
             reason = "Completed" if ended["code"] == 0 else "Error"
-            self._end(ended["code"], reason, "", _moment(ended["at"]), signum=ended["signal"])
+            self._end(ended["code"], reason, "", _moment(ended["at"]))
 
     def _shim_is_gone(self) -> None:
         """Only a SIGKILL ends a shim without a report; its main process died with it."""
         kill_marked(self._order.marker)
-        self._end(137, "Error", "killed together with its supervisor", datetime.now(UTC), signum=9)
+        self._end(137, "Error", "killed together with its supervisor", datetime.now(UTC))
 
-    def _end(
-        self, code: int, reason: str, message: str, finished_at: datetime, *, signum: int = 0
-    ) -> None:
+    def _end(self, code: int, reason: str, message: str, finished_at: datetime) -> None:
         self._exit = Exit(
             code=code,
-            signal=signum,
             reason=reason,
             message=message,
             started_at=self.started_at,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +25,10 @@ from gm.errors import ServiceError
 
 __all__ = ["ContainerRunner"]
 
-_MESSAGE_LINES, _MESSAGE_BYTES = 80, 2048  # of the log, as a kubelet takes them
+_MESSAGE_BYTES = 4096  # of the file for the termination message, as a kubelet takes them
+_POD_MESSAGES_BYTES = 12 * 1024  # shared equally by the containers of a pod
+_CONTAINERS = ("containers", "initContainers")
+_LOG_LINES, _LOG_BYTES = 80, 2048  # and of the log
 
 
 class ContainerRunner:
@@ -37,10 +42,12 @@ class ContainerRunner:
         self.started = asyncio.Event()
         """Set once the container runs and its startup probe, if any, has passed."""
         self._pod, self._container = pod, container
+        self._restarts = True
 
     async def keep_running(self, policy: str) -> None:
         """Run the container until ``policy`` wants it no more."""
         record, tuning = self.record, self._pod.node.tuning
+        self._restarts = policy != "Never"
         backoff = Backoff(
             first_seconds=tuning.backoff_first_seconds, max_seconds=tuning.backoff_max_seconds
         )
@@ -52,7 +59,7 @@ class ContainerRunner:
             self._pod.status.touch()
             if not should_restart(policy, ended.code):
                 return
-            wait = backoff.next((ended.finished_at - ended.started_at).total_seconds())
+            wait = backoff.next(ended.ran_seconds)
             if wait:
                 self._back_off(wait)
                 await asyncio.sleep(wait)
@@ -72,20 +79,23 @@ class ContainerRunner:
 
     async def _run_once(self, attempt: int) -> Exit:
         order = await self._get_order(attempt)
+        self._pod.event("Normal", "Created", f"Created container: {self.record.name}")
         self.process = process = await ContainerProcess.start(order)
         self.record.restarts = attempt
-        self._remove_log(attempt - 2)  # `kubectl logs --previous` asks for no older one
+        identity = f"gm-runner://{order.marker}"
         if process.is_running:
-            self.record.run(process.started_at, f"gm-runner://{order.marker}")
+            self.record.run(process.started_at, identity)
             self._pod.status.touch()
             self._pod.event("Normal", "Started", f"Started container {self.record.name}")
             ended = await self._watch(process, order)
         else:
             ended = await process.wait()
+            self.record.identity = identity
             self._pod.event("Warning", "Failed", f"Error: {ended.message}")
         self.process = None
         self.started.clear()
-        return self._explained(order, ended)
+        self._remove_log(attempt - 1)  # of containers that have ended the newest is kept
+        return await asyncio.to_thread(self._explained, order, ended)
 
     async def _get_order(self, attempt: int) -> Order:
         """What to execute; waits, saying why, for what the container needs and is not there."""
@@ -100,13 +110,16 @@ class ContainerRunner:
             except OSError as exc:
                 reason, message = "CreateContainerError", f"{exc.filename}: {exc.strerror}"
             self.record.wait(reason, message)
-            told = reason if reason == "ErrImageNeverPull" else "Failed"
-            self._pod.event("Warning", told, f"Error: {message}")
+            if reason == "ErrImageNeverPull":
+                self._pod.event("Warning", reason, message)
+            told = reason if reason == "ErrImageNeverPull" else message
+            self._pod.event("Warning", "Failed", f"Error: {told}")
             self._pod.status.touch()
             await pause.sleep()
 
     async def _make_order(self, attempt: int) -> Order:
         pod, name = self._pod, self.record.name
+        await asyncio.to_thread(pod.places.clear, name)
         sources = await read_sources(
             pod.node.client, pod.key.namespace, references(self._container)
         )
@@ -127,11 +140,15 @@ class ContainerRunner:
             log.with_name(log.name + suffix).unlink(missing_ok=True)
 
     def _explained(self, order: Order, ended: Exit) -> Exit:
-        """``ended`` with the end of the log as its message, where the pod asks for that."""
-        policy = self._container.get("terminationMessagePolicy")
-        if policy != "FallbackToLogsOnError" or ended.code == 0 or ended.message:
+        """``ended`` with what the container left as its message, or else the end of its log."""
+        if ended.message:
             return ended
-        text = last_lines(order.log, lines=_MESSAGE_LINES, max_bytes=_MESSAGE_BYTES)
+        text = _end_of(self._pod.places.termination_message(self.record.name))
+        policy = self._container.get("terminationMessagePolicy")
+        if not text and policy == "FallbackToLogsOnError" and ended.code != 0:
+            text = last_lines(order.log, lines=_LOG_LINES, max_bytes=_LOG_BYTES)
+        limit = _POD_MESSAGES_BYTES // sum(len(self._pod.spec.get(k) or ()) for k in _CONTAINERS)
+        text = text.encode()[:limit].decode(errors="ignore")
         return msgspec.structs.replace(ended, message=text)
 
     # While it runs
@@ -150,52 +167,77 @@ class ContainerRunner:
         async def look(probe: Probe) -> ProbeResult:
             return await check(probe, self._container, self._pod.record.pod_ip, order)
 
-        condemned, passed_startup = asyncio.Event(), asyncio.Event()
-        startup, readiness, liveness = (
-            self._container.get(f"{kind}Probe") for kind in ("startup", "readiness", "liveness")
-        )
+        condemned: asyncio.Queue[str] = asyncio.Queue()  # by a probe of this kind
+        passed_startup = asyncio.Event()
 
-        def hear_startup(passed: bool, message: str) -> None:
+        def hear_startup(passed: bool) -> None:
             if passed:
                 passed_startup.set()
             else:
-                hear_liveness(passed, message, "Startup")
+                condemned.put_nowait("startup")
 
-        def hear_liveness(passed: bool, message: str, kind: str = "Liveness") -> None:
+        def hear_liveness(passed: bool) -> None:
             if not passed:
-                self._unhealthy(kind, message)
-                condemned.set()
+                condemned.put_nowait("liveness")
+
+        async def keep_probing(kind: str, hear: Callable[[bool], None]) -> None:
+            probe = Probe.of(self._container[f"{kind}Probe"])
+
+            async def look_and_tell() -> bool:
+                result = await look(probe)
+                self._tell(kind.capitalize(), result)
+                return result.passed
+
+            await run_probe(probe, look_and_tell, hear)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._end_when(condemned, process))
-            if startup:
-                first = group.create_task(run_probe(Probe.of(startup), look, hear_startup))
+            if self._container.get("startupProbe"):
+                first = group.create_task(keep_probing("startup", hear_startup))
                 await passed_startup.wait()
                 first.cancel()
             self.record.started = True
             self.started.set()
-            if readiness:
-                group.create_task(run_probe(Probe.of(readiness), look, self._hear_readiness))
+            if self._container.get("readinessProbe"):
+                group.create_task(keep_probing("readiness", self._hear_readiness))
             else:
                 self.record.ready = True
             self._pod.status.touch()
-            if liveness:
-                group.create_task(run_probe(Probe.of(liveness), look, hear_liveness))
+            if self._container.get("livenessProbe"):
+                group.create_task(keep_probing("liveness", hear_liveness))
 
-    def _hear_readiness(self, passed: bool, message: str) -> None:
-        if not passed:
-            self._unhealthy("Readiness", message)
+    def _hear_readiness(self, passed: bool) -> None:
         if self.record.ready != passed:
             self.record.ready = passed
             self._pod.status.touch()
 
-    def _unhealthy(self, kind: str, message: str) -> None:
-        self._pod.event("Warning", "Unhealthy", f"{kind} probe failed: {message}")
+    def _tell(self, kind: str, result: ProbeResult) -> None:
+        """Events about one look, also where it makes no verdict yet."""
+        if not result.passed:
+            self._pod.event("Warning", "Unhealthy", f"{kind} probe failed: {result.message}")
+        elif result.message:
+            self._pod.event("Warning", "ProbeWarning", f"{kind} probe warning: {result.message}")
 
-    async def _end_when(self, condemned: asyncio.Event, process: ContainerProcess) -> None:
-        await condemned.wait()
-        name = self.record.name
-        self._pod.event("Normal", "Killing", f"Container {name} failed a probe, will be restarted")
+    async def _end_when(self, condemned: asyncio.Queue[str], process: ContainerProcess) -> None:
+        name, kind = self.record.name, await condemned.get()
+        if self._restarts:
+            message = f"Container {name} failed {kind} probe, will be restarted"
+        elif len(self._pod.spec["containers"]) == 1:
+            message = f"Stopping container {name}"  # and with it the pod
+        else:
+            message = f"Container {name} failed {kind} probe"
+        self._pod.event("Normal", "Killing", message)
         process.terminate()
         await asyncio.sleep(self._pod.grace_seconds)
         process.kill()
+
+
+def _end_of(path: Path) -> str:
+    """The end of a termination message; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _MESSAGE_BYTES))
+            return file.read(_MESSAGE_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,8 +1,11 @@
 """A pod's volumes as directories and files of this machine.
 
 A node's root directory stands for its file system: hostPath volumes resolve under it. All other
-volumes lie under the pod's own directory. Secrets and ConfigMaps are written when the pod starts
-and not refreshed; ``readOnly`` is not enforced, as processes share the machine's file system.
+volumes lie under the pod's own directory. ``readOnly`` is not enforced, as processes share the
+machine's file system.
+
+Files of Secrets, ConfigMaps and the downward API are links through ``..data`` to a directory of
+this version, as a kubelet lays them out, so that a refresh changes all of them at once.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import posixpath
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +24,19 @@ from gm.edge_stub.runner.env import ConfigProblem, Source, Sources, expand
 from gm.edge_stub.runner.facts import PodFacts
 from gm.errors import GmError
 
-__all__ = ["MountProblem", "make_volumes", "mount_paths", "remove", "under", "volume_sources"]
+__all__ = [
+    "MountProblem",
+    "is_refreshed",
+    "make_volumes",
+    "mount_paths",
+    "mounted_volumes",
+    "remove",
+    "under",
+    "volume_sources",
+]
 
 _DEFAULT_MODE = 0o644
+_DATA = "..data"
 
 
 class MountProblem(GmError):
@@ -41,9 +55,21 @@ def under(root: Path, path: str) -> Path:
     return joined
 
 
+def mounted_volumes(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The pod's volumes that a container mounts; nobody waits for the others."""
+    containers = (*(spec.get("initContainers") or ()), *spec["containers"])
+    names = {mount["name"] for one in containers for mount in one.get("volumeMounts") or ()}
+    return [volume for volume in spec.get("volumes") or () if volume["name"] in names]
+
+
+def is_refreshed(volume: Mapping[str, Any]) -> bool:
+    """Whether the files of ``volume`` follow something that may change."""
+    return volume.get("hostPath") is None and volume.get("emptyDir") is None
+
+
 def volume_sources(spec: Mapping[str, Any]) -> Iterator[Source]:
     """The Secrets and ConfigMaps that the pod's volumes are made from."""
-    for volume in spec.get("volumes") or ():
+    for volume in mounted_volumes(spec):
         projected = (volume.get("projected") or {}).get("sources") or ()
         for part in (volume, *projected):
             secret, config_map = part.get("secret"), part.get("configMap")
@@ -56,11 +82,12 @@ def volume_sources(spec: Mapping[str, Any]) -> Iterator[Source]:
 def make_volumes(facts: PodFacts, root: Path, directory: Path, sources: Sources) -> dict[str, Path]:
     """Volume name to real path; what is missing and may be made is made.
 
-    ``directory`` takes what lies under the pod's own directory. May be called again.
+    ``directory`` takes what lies under the pod's own directory. Called again, it brings the files
+    in line with ``sources``.
     Raises: MountProblem for the first volume that can not be had.
     """
     paths: dict[str, Path] = {}
-    for volume in facts.spec.get("volumes") or ():
+    for volume in mounted_volumes(facts.spec):
         name = volume["name"]
         try:
             paths[name] = _make(volume, facts, root, directory / name, sources)
@@ -87,7 +114,8 @@ def _make(
     elif volume.get("emptyDir") is None:
         files = _content(volume, facts, sources, None)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(directory, files)
+    if volume.get("emptyDir") is None:
+        _publish(directory, files)
     return directory
 
 
@@ -145,17 +173,50 @@ def _downward(
     return files
 
 
-def _write(directory: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
+def _publish(directory: Path, files: Mapping[str, tuple[bytes, int]]) -> None:
+    """Make ``files`` what is seen in ``directory``, all at the same moment."""
+    data = directory / _DATA
+    old = data.resolve() if data.is_symlink() else None
+    if old is not None and _published(old) == {
+        name: (content, mode & 0o777) for name, (content, mode) in files.items()
+    }:
+        return
+    new = Path(tempfile.mkdtemp(prefix="..", dir=directory))
+    new.chmod(0o755)
     for relative, (content, mode) in files.items():
-        path = under(directory, relative)
+        path = under(new, relative)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        temporary.chmod(mode & 0o777)
-        temporary.replace(path)
+        path.chmod(mode & 0o777)
+    _link(data, new.name)
+    wanted = {entry.name for entry in new.iterdir()}
+    for name in wanted:
+        if not (directory / name).is_symlink():
+            _link(directory / name, f"{_DATA}/{name}")
+    for entry in directory.iterdir():
+        if not entry.name.startswith("..") and entry.name not in wanted:
+            entry.unlink()
+    if old is not None:
+        remove(old)
+
+
+def _link(path: Path, target: str) -> None:
+    """Make ``path`` a link to ``target``, in one step."""
+    temporary = path.with_name("..new_link")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    temporary.replace(path)
+
+
+def _published(directory: Path) -> dict[str, tuple[bytes, int]]:
+    """The files in ``directory`` with their modes."""
+    return {
+        str(path.relative_to(directory)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
@@ -187,24 +248,42 @@ def _host_path(root: Path, source: Mapping[str, Any]) -> Path:
 
 
 def mount_paths(
-    container: Mapping[str, Any], volumes: Mapping[str, Path], env: Mapping[str, str]
+    container: Mapping[str, Any],
+    volumes: Mapping[str, Path],
+    env: Mapping[str, str],
+    *,
+    copies: Path,
 ) -> dict[str, str]:
     """mountPath to real path for each of the container's mounts, with subPath applied.
 
+    What a subPath chooses of a Secret and the like does not follow its object any more: it is
+    copied to ``copies``.
     Raises: MountProblem for a mount of no volume or a subPath that leads out of its volume.
     """
     mounts: dict[str, str] = {}
-    for mount in container.get("volumeMounts") or ():
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount["name"] not in volumes:
             raise MountProblem(f'no volume "{mount["name"]}" for mount {mount["mountPath"]}')
         path = volumes[mount["name"]]
         inside = mount.get("subPath") or expand(mount.get("subPathExpr") or "", env)
         if inside:
+            is_published = (path / _DATA).is_symlink()
             path = under(path, inside)
             if not path.exists():
                 path.mkdir(0o755, parents=True)  # as a kubelet does
+            if is_published:
+                path = _copy(path, copies / str(index))
         mounts[mount["mountPath"]] = str(path)
     return mounts
+
+
+def _copy(path: Path, copy: Path) -> Path:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.copytree(path, copy)
+    else:
+        shutil.copy(path, copy)
+    return copy
 
 
 def remove(directory: Path) -> None:

@@ -106,20 +106,24 @@ class KubeletApi:
         except ValueError as exc:
             raise web.HTTPBadRequest(text=f"invalid log options: {exc}") from exc
         previous = _is_true(request.query.get("previous"))
-        attempt = record.restarts - 1 if previous else record.restarts
+        attempt = record.restarts
+        if previous and record.running is not None:
+            attempt -= 1  # while it waits to be started again, the last run is the previous one
         path = log_path(directory, container, attempt)
-        if not path.exists():
+        if (previous and record.last is None) or not path.exists():
             raise web.HTTPBadRequest(text=_why_no_log(record, pod, previous=previous))
 
         def is_over() -> bool:
             return previous or record.restarts != attempt or record.running is None
 
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        await response.prepare(request)
         pieces = log_stream(path, options, is_over=is_over, poll_seconds=self._poll_seconds)
-        async for piece in pieces:
-            await response.write(piece)
-        await response.write_eof()
+        # who asked may go away at any time
+        with contextlib.suppress(ConnectionResetError):
+            await response.prepare(request)
+            async for piece in pieces:
+                await response.write(piece)
+            await response.write_eof()
         return response
 
 

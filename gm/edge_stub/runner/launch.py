@@ -11,13 +11,15 @@ from typing import Any
 from gm.edge_stub.runner.container import Order
 from gm.edge_stub.runner.env import Sources, container_env, expand
 from gm.edge_stub.runner.facts import PodFacts
-from gm.edge_stub.runner.files import mount_paths
+from gm.edge_stub.runner.files import mount_paths, remove
 from gm.edge_stub.runner.images import ImageTable
 from gm.edge_stub.runner.rewrite import Rewriter, rewrite_loopback
 
 __all__ = ["Places", "container_order"]
 
 _PASSED_ON = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH")
+_TERMINATION_MESSAGE = "/dev/termination-log"
+_HOSTNAME_LENGTH = 63
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -37,6 +39,22 @@ class Places:
         path = base / os.path.normpath("/" + working_dir).lstrip("/")
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def copies(self, container: str) -> Path:
+        """Where a container's copies of single files of volumes lie."""
+        return self.directory / "copies" / container
+
+    def termination_message(self, container: str) -> Path:
+        """The file for what a container says of its end."""
+        return self.directory / "termination" / container
+
+    def clear(self, container: str) -> None:
+        """Remove what an earlier run of a container left in files of its own."""
+        for path in (self.directory / "rootfs" / container, self.copies(container)):
+            remove(path)
+        message = self.termination_message(container)
+        message.parent.mkdir(parents=True, exist_ok=True)
+        message.write_bytes(b"")
 
     def temporary(self, container: str) -> Path:
         """The container's own directory for temporary files."""
@@ -61,12 +79,18 @@ def container_order(
 ) -> Order:
     """What to execute for ``container``, with mount paths turned into real ones.
 
+    The path of its termination message counts as one.
     Raises: UnknownImage, ConfigProblem, MountProblem.
     """
     name = container["name"]
     asked = container_env(container, facts, sources)
     argv = [expand(text, asked) for text in images.command_line(container)]
-    mounts = mount_paths(container, places.volumes, asked)
+    mounts = {
+        container.get("terminationMessagePath") or _TERMINATION_MESSAGE: str(
+            places.termination_message(name)
+        ),
+        **mount_paths(container, places.volumes, asked, copies=places.copies(name)),
+    }
     rewrite = Rewriter(mounts)
     log = places.log(name, attempt)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +112,7 @@ def _base_env(facts: PodFacts, places: Places, container: str) -> dict[str, str]
         "PATH": _with_own_programs(os.environ.get("PATH") or _DEFAULT_PATH),
         "HOME": str(places.work(container, "/root")),
         "TMPDIR": str(places.temporary(container)),
-        "HOSTNAME": facts.name,
+        "HOSTNAME": facts.spec.get("hostname") or facts.name[:_HOSTNAME_LENGTH].rstrip("-."),
         "PYTHONUNBUFFERED": "1",  # else `logs -f` shows a Python program's lines minutes late
         "POD_IP": facts.pod_ip,
         "HOST_IP": facts.host_ip,

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +21,13 @@ from gm.edge_stub.runner.admission import refusal
 from gm.edge_stub.runner.container import should_restart
 from gm.edge_stub.runner.container_runner import ContainerRunner
 from gm.edge_stub.runner.context import Node, PodContext
-from gm.edge_stub.runner.files import MountProblem, make_volumes, volume_sources
+from gm.edge_stub.runner.files import (
+    MountProblem,
+    is_refreshed,
+    make_volumes,
+    mounted_volumes,
+    volume_sources,
+)
 from gm.edge_stub.runner.retry import Pause
 from gm.edge_stub.runner.sources import read_sources
 from gm.edge_stub.runner.status import NOT_FOR_THIS_NODE, ContainerRecord, PodRecord
@@ -29,6 +36,8 @@ from gm.errors import Conflict, NotFound, ServiceError
 __all__ = ["PodWorker"]
 
 logger = logging.getLogger(__name__)
+
+_DEADLINE_EXCEEDED = "Pod was active on the node longer than the specified deadline"
 
 
 class _Ending(enum.Enum):
@@ -50,7 +59,7 @@ class PodWorker:
         spec = self._pod.spec
         self._init = self._runners(spec.get("initContainers") or (), self.record.init)
         self._main = self._runners(spec.get("containers") or (), self.record.containers)
-        self._changed = asyncio.Event()
+        self._changed, self._own_change = asyncio.Event(), asyncio.Event()
         self._is_gone = self._is_stopping = False
         self._is_over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
@@ -69,6 +78,8 @@ class PodWorker:
 
     def update(self, pod: Json) -> None:
         """The pod's object changed."""
+        if _own(pod) != _own(self._pod.pod):
+            self._own_change.set()
         self._pod.status.observe(pod)
         self._changed.set()
 
@@ -102,13 +113,17 @@ class PodWorker:
             life.add_done_callback(lambda _: self._changed.set())
             ending = await self._wait_ending(life)
             if ending is _Ending.DEADLINE:
+                self._fail("Normal", "DeadlineExceeded", _DEADLINE_EXCEEDED)
                 await self._end(life)
-                self._fail("DeadlineExceeded", "Pod was active longer than the specified deadline")
+                self.record.end_waiting()
+                self._pod.status.touch()
                 ending = await self._wait_ending(life)
             # Now an end by SIGTERM is the pod's end, not a reason to start the container again.
             self.record.is_ending = ending is _Ending.DELETED
             await self._end(life)
             if ending is _Ending.DELETED:
+                if not self._is_over and not self.record.refusal:
+                    self.record.end_waiting()
                 await self._confirm_deletion()
             writer.cancel()
 
@@ -224,28 +239,30 @@ class PodWorker:
                 await self._live()
         except Exception as exc:
             logger.exception("pod failed in the runner", extra={"object": str(self.key)})
-            await self._stop_containers()
             # Only its kind: what it says may hold what the pod may read, such as Secrets.
             what = type(exc).__name__
-            self._fail("RunnerError", f"the gm runner failed at this pod ({what}), see its log")
+            why = f"the gm runner failed at this pod ({what}), see its log"
+            self._fail("Warning", "RunnerError", why)
+            await self._stop_containers()
 
     async def _live(self) -> None:
         self._pod.status.touch()
         if not await self._is_admitted():
             return
-        await self._get_address()
         await self._get_volumes()
+        await self._get_address()
         self._warn_of_what_is_not_run()
         wanted = [runner for runner in self._main if self._wants_run(runner.record)]
         if wanted:
             async with asyncio.TaskGroup() as group:
+                refreshing = group.create_task(self._refresh_volumes())
                 sidecars = await self._initialize(group)
                 if self.record.is_initialized:
                     policy = self.record.policy
                     tasks = [group.create_task(runner.keep_running(policy)) for runner in wanted]
                     await asyncio.wait(tasks)
-                for sidecar in sidecars:
-                    sidecar.cancel()
+                for task in (refreshing, *sidecars):
+                    task.cancel()
             await self._stop_containers()  # the sidecars
         self._is_over = True
         self._node.addresses.release(self.record.pod_ip)
@@ -307,18 +324,38 @@ class PodWorker:
         """Make the volumes; what is missing may come yet, so this waits for it."""
         pause = Pause(self._node.tuning)
         while True:
-            try:
-                sources = await read_sources(
-                    self._node.client, self.key.namespace, volume_sources(self._pod.spec)
-                )
-                root, own = self._node.settings.root, self._pod.directory / "volumes"
-                self._pod.volumes = make_volumes(self._pod.facts, root, own, sources)
-                self._tell_wait("")
+            why = await self._make_volumes()
+            self._tell_wait(why)
+            if not why:
                 return
-            except (MountProblem, ServiceError) as exc:
-                self._pod.event("Warning", "FailedMount", str(exc))
-                self._tell_wait(str(exc))
             await pause.sleep()
+
+    async def _make_volumes(self) -> str:
+        """Bring the volumes in line with what they are made from; gives why that can not be."""
+        root, own = self._node.settings.root, self._pod.directory / "volumes"
+        try:
+            sources = await read_sources(
+                self._node.client, self.key.namespace, volume_sources(self._pod.spec)
+            )
+            self._pod.volumes = make_volumes(self._pod.facts, root, own, sources)
+        except (MountProblem, ServiceError) as exc:
+            self._pod.event("Warning", "FailedMount", str(exc))
+            return str(exc)
+        return ""
+
+    async def _refresh_volumes(self) -> None:
+        """Let mounted Secrets and the like follow their objects, until cancelled.
+
+        As a kubelet does: now and then, and when the pod itself changes.
+        """
+        if not any(is_refreshed(volume) for volume in mounted_volumes(self._pod.spec)):
+            return
+        while True:
+            self._own_change.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._node.tuning.refresh_seconds):
+                    await self._own_change.wait()
+            await self._make_volumes()
 
     def _tell_wait(self, why: str) -> None:
         """Say in the pod's status too what it waits for: an Event lives for an hour only."""
@@ -336,8 +373,14 @@ class PodWorker:
                     f"the gm runner does not run lifecycle hooks (container {container['name']})",
                 )
 
-    def _fail(self, reason: str, message: str) -> None:
+    def _fail(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._is_over = True
         self.record.failure = (reason, message)
-        self._pod.event("Warning", reason, message)
+        self._pod.event(kind, reason, message)
         self._pod.status.touch()
+
+
+def _own(pod: Json) -> tuple[Json | None, Json | None, Json]:
+    """What of ``pod`` may change what its volumes hold: not its status."""
+    meta = pod["metadata"]
+    return meta.get("labels"), meta.get("annotations"), pod["spec"]

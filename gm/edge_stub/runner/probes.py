@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
+from yarl import URL
 
+from gm import __version__
 from gm.edge_stub.runner.container import ContainerProcess, Order
+from gm.edge_stub.runner.log_file import last_lines
 from gm.edge_stub.runner.rewrite import Rewriter
 
 __all__ = ["Probe", "ProbeResult", "check", "run_probe"]
 
+_USER_AGENT = f"kube-probe/gm-{__version__}"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 10
+_BODY_BYTES = _OUTPUT_BYTES = 10 * 1024
+
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """One look: whether it passed, and what was seen."""
+    """One look: whether it passed, and what was seen; also a pass may deserve a warning."""
 
     passed: bool
     message: str = ""
@@ -50,9 +60,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_probe(
-    probe: Probe,
-    look: Callable[[Probe], Awaitable[ProbeResult]],
-    tell: Callable[[bool, str], None],
+    probe: Probe, look: Callable[[], Awaitable[bool]], tell: Callable[[bool], None]
 ) -> None:
     """Look again and again, until cancelled; ``tell`` hears each verdict that a threshold gives.
 
@@ -61,13 +69,13 @@ async def run_probe(
     await asyncio.sleep(probe.initial_delay_seconds)
     successes = failures = 0
     while True:
-        result = await look(probe)
-        if result.passed:
+        passed = await look()
+        if passed:
             successes, failures = successes + 1, 0
         else:
             successes, failures = 0, failures + 1
         if successes >= probe.success_threshold or failures >= probe.failure_threshold:
-            tell(result.passed, result.message)
+            tell(passed)
         await asyncio.sleep(probe.period_seconds)
 
 
@@ -85,10 +93,17 @@ async def check(
             if action.get("exec"):
                 return await _exec(action["exec"], order)
     except TimeoutError:
-        return ProbeResult(False, f"no answer within {probe.timeout_seconds:g} s")
+        return ProbeResult(False, _too_slow(probe))
     except (OSError, aiohttp.ClientError, ValueError) as exc:
         return ProbeResult(False, str(exc))
     return ProbeResult(True)
+
+
+def _too_slow(probe: Probe) -> str:
+    command = (probe.action.get("exec") or {}).get("command")
+    if not command:
+        return f"no answer within {probe.timeout_seconds:g} s"
+    return f'command timed out: "{" ".join(command)}" timed out after {probe.timeout_seconds:g}s'
 
 
 def _port(port: int | str, container: Mapping[str, Any]) -> int:
@@ -107,21 +122,44 @@ async def _http(
     host = action.get("host") or pod_ip
     path = str(action.get("path") or "/").lstrip("/")
     url = f"{scheme}://{host}:{_port(action['port'], container)}/{path}"
-    headers = {h["name"]: h.get("value", "") for h in action.get("httpHeaders") or ()}
+    headers = {
+        "User-Agent": _USER_AGENT,
+        "Accept": "*/*",
+        "Connection": "close",
+        **{h["name"]: h.get("value", "") for h in action.get("httpHeaders") or ()},
+    }
     # A kubelet does not verify certificates of what it probes either.
     connector = aiohttp.TCPConnector(ssl=False)
-    async with (
-        aiohttp.ClientSession(connector=connector) as session,
-        session.get(url, headers=headers, allow_redirects=False) as answer,
-    ):
-        passed = 200 <= answer.status < 400
-        message = "" if passed else f"HTTP probe failed with statuscode: {answer.status}"
-        return ProbeResult(passed, message)
+    async with aiohttp.ClientSession(
+        connector=connector, skip_auto_headers=("Accept-Encoding",)
+    ) as session:
+        return await _ask(session, URL(url, encoded=True), headers)
+
+
+async def _ask(session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str]) -> ProbeResult:
+    """Ask ``url``; redirects are followed within its host, others count as passed."""
+    host = url.host
+    for _ in range(_MAX_REDIRECTS):
+        async with session.get(url, headers=headers, allow_redirects=False) as answer:
+            if not 200 <= answer.status < 400:
+                message = f"HTTP probe failed with statuscode: {answer.status}"
+                return ProbeResult(False, message)
+            if answer.status not in _REDIRECTS or "Location" not in answer.headers:
+                return ProbeResult(True)
+            url = url.join(URL(answer.headers["Location"]))
+            if url.host != host:
+                body = (await answer.content.read(_BODY_BYTES)).decode(errors="replace")
+                return ProbeResult(True, f"Probe terminated redirects, Response body: {body}")
+    return ProbeResult(False, f"stopped after {_MAX_REDIRECTS} redirects")
 
 
 async def _tcp(action: Mapping[str, Any], container: Mapping[str, Any], pod_ip: str) -> ProbeResult:
     host = action.get("host") or pod_ip
-    _, writer = await asyncio.open_connection(host, _port(action["port"], container))
+    port = _port(action["port"], container)
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return ProbeResult(False, f"dial tcp {host}:{port}: connect: connection refused")
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
@@ -130,19 +168,26 @@ async def _tcp(action: Mapping[str, Any], container: Mapping[str, Any], pod_ip: 
 
 async def _exec(action: Mapping[str, Any], order: Order) -> ProbeResult:
     command = Rewriter(order.mounts).all(action.get("command") or ())
-    process = await ContainerProcess.start(
-        msgspec.structs.replace(
-            order,
-            argv=tuple(command),
-            log=order.log.with_name("probe.log"),
-            log_max_bytes=min(order.log_max_bytes, 65536),
+    with tempfile.TemporaryDirectory(dir=order.log.parent) as directory:
+        return await _execute(
+            msgspec.structs.replace(
+                order,
+                argv=tuple(command),
+                log=Path(directory, "probe.log"),
+                log_max_bytes=_OUTPUT_BYTES,
+            )
         )
-    )
+
+
+async def _execute(order: Order) -> ProbeResult:
+    process = await ContainerProcess.start(order)
     try:
         ended = await process.wait()
     finally:
         if process.is_running:
             process.kill()
             await process.wait()  # soon: the shim kills at once
-    message = ended.message or f"command exited with {ended.code}"
-    return ProbeResult(ended.code == 0, "" if ended.code == 0 else message)
+    if ended.code == 0:
+        return ProbeResult(True)
+    output = last_lines(order.log, lines=_OUTPUT_BYTES, max_bytes=_OUTPUT_BYTES)
+    return ProbeResult(False, ended.message or output)

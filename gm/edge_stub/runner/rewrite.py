@@ -14,15 +14,17 @@ from urllib.parse import urlsplit
 
 __all__ = ["Rewriter", "rewrite_loopback"]
 
-_EDGES = r"=,;:\s'\""  # what may stand before and after a path: no letter, so no longer path or URL
+_EDGES = r"=,;:\s'\"<>|&()"
+"""What may stand before and after a path: nothing that makes a longer path or URL of it."""
 
 
 class Rewriter:
     """Replaces each occurrence of a mount path, in one pass, the longest path first.
 
     ``mounts`` maps mountPath to real path. An occurrence begins the text or follows one of
-    ``= , ; :``, white space or a quote, and is followed by the end, ``/`` or one of these. A
-    trailing slash of a mountPath counts for nothing; a mount at ``/`` is left alone.
+    ``= , ; :``, white space, a quote or what a shell knows (``< > | & ( )``), and is followed by
+    the end, ``/`` or one of these. A trailing slash of a mountPath counts for nothing; a mount at
+    ``/`` is left alone.
     """
 
     def __init__(self, mounts: Mapping[str, str]) -> None:

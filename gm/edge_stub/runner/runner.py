@@ -76,7 +76,8 @@ class Runner:
                 kubeconfig=None if kubeconfig is None else str(kubeconfig),
                 user_agent="gm-runner",
             ) as client:
-                recorder = EventRecorder(client, component="gm-runner")
+                # as many different messages before they are combined as a kubelet's recorder has
+                recorder = EventRecorder(client, component="gm-runner", max_messages=10)
                 node = Node(
                     settings=self.settings,
                     tuning=self.tuning,

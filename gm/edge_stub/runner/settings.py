@@ -31,6 +31,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: float = 2.0
     """Between attempts at what is missing: a volume, a Secret, a port in use."""
     retry_max_seconds: float = 30.0
+    refresh_seconds: float = 60.0
+    """How often mounted Secrets and ConfigMaps are read again; a change of the pod does it, too."""
     stop_grace_seconds: float = 5.0
     """At most this long are pods given when the runner itself is told to stop."""
     log_max_bytes: int = 10 * 1024 * 1024

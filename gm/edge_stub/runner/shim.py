@@ -122,10 +122,10 @@ class Log:
             os.close(old)
 
     def close(self) -> None:
-        """Write what still waits for its line end."""
+        """Write what waited for its line end, as a part of a line that never came."""
         for stream, rest in self._pending.items():
             if rest:
-                self._append(stream, [(b"F", rest)])
+                self._append(stream, [(b"P", rest)])
         os.close(self._file)
 
 
@@ -265,7 +265,9 @@ class Shim:
         below = kill_everything()
         self._drain()
         self._log.close()
-        _report(exited={**_ending(status if status is not None else below), "at": finished})
+        _report(
+            exited={"code": _exit_code(status if status is not None else below), "at": finished}
+        )
 
     def _pass_on_terminations(self) -> None:
         while self.terminations:
@@ -307,12 +309,12 @@ class Shim:
                 self._copy(fd)
 
 
-def _ending(status: int | None) -> dict[str, int]:
-    """Exit code as a shell would tell it, and the signal, 0 for none."""
+def _exit_code(status: int | None) -> int:
+    """Exit code as a shell would tell it: 128 and the number for a signal."""
     if status is None:  # it had been reaped before: only a kill leads here
-        return {"code": 137, "signal": int(signal.SIGKILL)}
+        return 128 + signal.SIGKILL
     code = os.waitstatus_to_exitcode(status)
-    return {"code": code, "signal": 0} if code >= 0 else {"code": 128 - code, "signal": -code}
+    return code if code >= 0 else 128 - code
 
 
 def _read_order() -> dict[str, Any] | None:

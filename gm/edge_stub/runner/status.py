@@ -19,6 +19,14 @@ __all__ = ["ContainerRecord", "PodRecord", "pod_status", "stamp", "status_patch"
 _SCHEDULED = "PodScheduled"
 NOT_FOR_THIS_NODE = "NotForThisNode"
 _LOST = "the node stopped while the container ran; to pods that is a reboot"
+_ENDED = ("Succeeded", "Failed")
+_UNKNOWN = Exit(
+    code=137,
+    reason="ContainerStatusUnknown",
+    message="The container could not be located when the pod was terminated",
+    started_at=None,
+    finished_at=None,
+)
 
 
 def stamp(moment: datetime) -> str:
@@ -40,6 +48,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     started: bool = False
     identity: str = ""
     is_sidecar: bool = False
+    spec: Mapping[str, Any] = {}
+    """The container as the pod has it."""
 
     def wait(self, reason: str, message: str = "") -> None:
         """Not running, for ``reason``; how it ended before becomes its last state."""
@@ -55,11 +65,15 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         self.waiting, self.running, self.identity = None, started_at, identity
 
     def end(self, exit_: Exit) -> None:
-        """Ended, for good or until it is started again."""
-        if self.terminated is not None:
-            self.last = self.terminated
-        self.waiting, self.running, self.terminated = None, None, exit_
+        """Ended, for good or until it is started again; of older runs nothing is kept."""
+        exit_ = msgspec.structs.replace(exit_, identity=exit_.identity or self.identity)
+        self.waiting, self.running, self.terminated, self.last = None, None, exit_, None
         self.ready = self.started = False
+
+    def end_waiting(self) -> None:
+        """What waits will not be started any more, as its pod ends."""
+        if self.waiting is not None:
+            self.end(self.last or _UNKNOWN)
 
     @property
     def ended(self) -> Exit | None:
@@ -82,6 +96,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
             name=container["name"],
             image=container.get("image") or "",
             is_sidecar=container.get("restartPolicy") == "Always",
+            spec=container,
         )
         record.restarts = status.get("restartCount") or 0
         record.identity = status.get("containerID") or ""
@@ -91,8 +106,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         if state.get("terminated"):
             record.end(_exit_of(state["terminated"]))
         elif state.get("running"):
-            started = _moment(state["running"].get("startedAt"))
-            record.end(_lost(started))
+            record.end(_lost(_moment(state["running"].get("startedAt"))))
         return record
 
 
@@ -130,7 +144,7 @@ class PodRecord(msgspec.Struct, kw_only=True):
             ]
 
         init, containers = records("initContainers"), records("containers")
-        for record in containers if init else ():
+        for record in (*init, *containers) if init else ():
             if record.waiting is not None:
                 record.wait("PodInitializing")
         return cls(
@@ -138,7 +152,7 @@ class PodRecord(msgspec.Struct, kw_only=True):
             host_ip=host_ip,
             init=init,
             containers=containers,
-            start_time=_moment(status.get("startTime")) if status.get("startTime") else now,
+            start_time=_moment(status.get("startTime")) or now,
         )
 
     def refuse(self, why: str) -> None:
@@ -148,6 +162,14 @@ class PodRecord(msgspec.Struct, kw_only=True):
             if record.waiting is not None:
                 record.wait(NOT_FOR_THIS_NODE)
 
+    def end_waiting(self) -> None:
+        """No container is started any more; those that wait for init containers just stay."""
+        for record in self.init:
+            if record.last is not None:
+                record.end_waiting()
+        for record in self.containers if self.is_initialized else ():
+            record.end_waiting()
+
     @property
     def is_initialized(self) -> bool:
         """Whether all init containers have done their part."""
@@ -156,12 +178,12 @@ class PodRecord(msgspec.Struct, kw_only=True):
     @property
     def phase(self) -> str:
         """Pending, Running, Succeeded or Failed."""
-        if self.failure is not None:
-            return "Failed"
         if self.refusal:
             return "Pending"
         waiting = sum(r.waiting is not None and r.last is None for r in self.containers)
         running = sum(r.running is not None for r in self.containers)
+        if self.failure is not None:  # not before everything has ended
+            return "Running" if running else "Failed"
         stopped = [r.ended for r in self.containers if r.ended is not None]
         if not self.is_initialized and not (running or stopped):
             return "Failed" if self.policy == "Never" and self._init_failed else "Pending"
@@ -176,19 +198,25 @@ class PodRecord(msgspec.Struct, kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether the pod is through, for good or ill."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in _ENDED
 
     @property
     def _init_failed(self) -> bool:
         return any(r.terminated is not None and r.terminated.code != 0 for r in self.init)
 
 
-def pod_status(record: PodRecord, current: Mapping[str, Any], now: datetime) -> Json:
+def pod_status(
+    record: PodRecord, current: Mapping[str, Any], now: datetime, *, generation: int | None
+) -> Json:
     """The fields of ``status`` that a node writes; None stands for a field that must go.
 
     Conditions of others in ``current`` are kept, as are transition times of what did not change.
+    ``generation`` is that of the pod, None where the API server keeps none.
     """
+    if current.get("phase") in _ENDED:
+        generation = current.get("observedGeneration")  # nothing more is done about it
     status: Json = {
+        "observedGeneration": generation,
         "phase": record.phase,
         "reason": None,
         "message": None,
@@ -197,14 +225,14 @@ def pod_status(record: PodRecord, current: Mapping[str, Any], now: datetime) -> 
         "podIP": record.pod_ip or None,
         "podIPs": [{"ip": record.pod_ip}] if record.pod_ip else None,
         "startTime": stamp(record.start_time),
-        "conditions": _conditions(record, current.get("conditions") or (), now),
+        "conditions": _conditions(record, current.get("conditions") or (), now, generation),
         "containerStatuses": [_container_status(r, r.ready) for r in record.containers],
         "initContainerStatuses": [
             _container_status(r, r.ready if r.is_sidecar else r.is_initialized) for r in record.init
         ]
         or None,
     }
-    if record.failure is not None:
+    if record.failure is not None and record.has_ended:
         status["reason"], status["message"] = record.failure
     elif record.refusal:
         status["reason"], status["message"] = NOT_FOR_THIS_NODE, record.refusal
@@ -230,18 +258,20 @@ def _without_empty(value: Any) -> Any:
     return value
 
 
-def _conditions(record: PodRecord, current: Sequence[Json], now: datetime) -> list[Json]:
+def _conditions(
+    record: PodRecord, current: Sequence[Json], now: datetime, generation: int | None
+) -> list[Json]:
+    """Ours in a kubelet's order, then those of others."""
     before = {condition["type"]: condition for condition in current}
     wanted = [
         ("PodReadyToStartContainers", bool(record.pod_ip) and not record.has_ended, "", ""),
         ("Initialized", *_initialized(record)),
         ("Ready", *_ready(record)),
         ("ContainersReady", *_ready(record)),
+        (_SCHEDULED, True, "", ""),  # also one that was bound by hand
     ]
-    if _SCHEDULED not in before:  # bound by hand: without a scheduler's word it is scheduled too
-        wanted.append((_SCHEDULED, True, "", ""))
     own = {kind for kind, *_ in wanted}
-    conditions = [condition for condition in current if condition["type"] not in own]
+    conditions = []
     for kind, holds, reason, message in wanted:
         state = "True" if holds else "False"
         old = before.get(kind, {})
@@ -253,18 +283,20 @@ def _conditions(record: PodRecord, current: Sequence[Json], now: datetime) -> li
             if old.get("status") == state and old.get("lastTransitionTime")
             else stamp(now),
         }
+        if generation is not None:
+            condition["observedGeneration"] = generation
         if reason:
             condition["reason"] = reason
         if message:
             condition["message"] = message
         conditions.append(condition)
-    return sorted(conditions, key=lambda condition: str(condition["type"]))
+    return conditions + [condition for condition in current if condition["type"] not in own]
 
 
 def _initialized(record: PodRecord) -> tuple[bool, str, str]:
     if record.refusal:
         return False, NOT_FOR_THIS_NODE, record.refusal
-    if record.is_initialized:
+    if record.is_initialized or any(r.running or r.ended for r in record.containers):
         return True, "PodCompleted" if record.phase == "Succeeded" else "", ""
     missing = " ".join(r.name for r in record.init if not r.is_initialized)
     return False, "ContainersNotInitialized", f"containers with incomplete status: [{missing}]"
@@ -288,58 +320,67 @@ def _container_status(record: ContainerRecord, ready: bool) -> Json:
         "name": record.name,
         "image": record.image,
         "imageID": "",
-        "containerID": record.identity,
         "restartCount": record.restarts,
         "ready": ready,
         "started": record.started,
         "state": _state(record),
         "lastState": {},
+        "volumeMounts": [_mount(mount) for mount in record.spec.get("volumeMounts") or ()],
     }
     if record.last is not None:
         status["lastState"] = {"terminated": _terminated(record.last)}
+    if record.identity:  # a container was made
+        status["containerID"] = record.identity
+        resources = record.spec.get("resources") or {}
+        status["resources"] = resources
+        status["allocatedResources"] = resources.get("requests") or {}
     return status
+
+
+def _mount(mount: Mapping[str, Any]) -> Json:
+    shown: Json = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    return shown | (
+        {"readOnly": True, "recursiveReadOnly": "Disabled"} if mount.get("readOnly") else {}
+    )
 
 
 def _state(record: ContainerRecord) -> Json:
     if record.running is not None:
         return {"running": {"startedAt": stamp(record.running)}}
     if record.terminated is not None:
-        return {"terminated": _terminated(record.terminated, record.identity)}
+        return {"terminated": _terminated(record.terminated)}
     reason, message = record.waiting or ("ContainerCreating", "")
     return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
 
 
-def _terminated(ended: Exit, identity: str = "") -> Json:
+def _terminated(ended: Exit) -> Json:
     terminated: Json = {
         "exitCode": ended.code,
         "reason": ended.reason,
-        "startedAt": stamp(ended.started_at),
-        "finishedAt": stamp(ended.finished_at),
+        "startedAt": stamp(ended.started_at) if ended.started_at else None,
+        "finishedAt": stamp(ended.finished_at) if ended.finished_at else None,
     }
-    if ended.signal:
-        terminated["signal"] = ended.signal
     if ended.message:
         terminated["message"] = ended.message
-    if identity:
-        terminated["containerID"] = identity
+    if ended.identity:
+        terminated["containerID"] = ended.identity
     return terminated
 
 
 def _exit_of(terminated: Mapping[str, Any]) -> Exit:
     return Exit(
         code=terminated.get("exitCode") or 0,
-        signal=terminated.get("signal") or 0,
         reason=terminated.get("reason") or "",
         message=terminated.get("message") or "",
         started_at=_moment(terminated.get("startedAt")),
         finished_at=_moment(terminated.get("finishedAt")),
+        identity=terminated.get("containerID") or "",
     )
 
 
-def _lost(started_at: datetime) -> Exit:
+def _lost(started_at: datetime | None) -> Exit:
     return Exit(
         code=137,
-        signal=9,
         reason="Unknown",
         message=_LOST,
         started_at=started_at,
@@ -347,5 +388,5 @@ def _lost(started_at: datetime) -> Exit:
     )
 
 
-def _moment(text: str | None) -> datetime:
-    return datetime.fromisoformat(text) if text else datetime.fromtimestamp(0, UTC)
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

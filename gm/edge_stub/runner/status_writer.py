@@ -81,7 +81,10 @@ class StatusWriter:
         async with self._lock:
             while not self._is_frozen:
                 current = self.pod.get("status") or {}
-                desired = pod_status(self._record, current, datetime.now(UTC))
+                generation = self.pod["metadata"].get("generation")
+                desired = pod_status(
+                    self._record, current, datetime.now(UTC), generation=generation
+                )
                 patch = status_patch(desired, current)
                 if not patch or not await self._send(patch):
                     return

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from gm.edge_stub.runner.env import Source
+from gm.edge_stub.runner.env import Source, Sources
 from gm.edge_stub.runner.files import (
     MountProblem,
+    is_refreshed,
     make_volumes,
     mount_paths,
     remove,
@@ -21,7 +22,7 @@ from gm.edge_stub.runner.files import (
 )
 from tests.edge_stub.runner.support import facts
 
-SOURCES = {
+SOURCES: Sources = {
     Source("Secret", "s"): {"user": b"me", "key": b"\x00\xff"},
     Source("ConfigMap", "m"): {"conf": b"x=1"},
     Source("Secret", "no"): None,
@@ -37,11 +38,23 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def make(root: Path, *volumes: dict[str, Any], **spec: Any) -> dict[str, Path]:
+def make(
+    root: Path, *volumes: dict[str, Any], sources: Sources = SOURCES, **spec: Any
+) -> dict[str, Path]:
     """The volumes of a pod on the node."""
+    mounts = [{"name": volume["name"], "mountPath": "/x"} for volume in volumes]
+    containers = [{"name": "c", "image": "i", "volumeMounts": mounts}]
     return make_volumes(
-        facts(volumes=list(volumes), **spec), root, root.parent / "pod" / "volumes", SOURCES
+        facts(volumes=list(volumes), containers=containers, **spec),
+        root,
+        root.parent / "pod" / "volumes",
+        sources,
     )
+
+
+def seen(directory: Path) -> dict[str, bytes]:
+    """What processes see in a volume, by the first part of its name."""
+    return {p.name: p.read_bytes() for p in directory.iterdir() if not p.name.startswith("..")}
 
 
 def host_path(root: Path, path: str, kind: str | None = None) -> Path:
@@ -135,7 +148,7 @@ def test_secrets_and_config_maps_become_files(root: Path) -> None:
             "configMap": {"name": "m", "items": [{"key": "conf", "path": "a/b", "mode": 0o755}]},
         },
     )
-    assert {p.name: p.read_bytes() for p in paths["s"].iterdir()} == SOURCES[Source("Secret", "s")]
+    assert seen(paths["s"]) == SOURCES[Source("Secret", "s")]
     assert stat.S_IMODE((paths["s"] / "key").stat().st_mode) == 0o400
     assert stat.S_IMODE(paths["s"].stat().st_mode) == 0o700
     assert (paths["m"] / "a" / "b").read_text() == "x=1"
@@ -166,7 +179,7 @@ def test_a_projected_volume_joins_sources_without_credentials_for_the_api(root: 
         },
     ]
     path = make(root, {"name": "p", "projected": {"sources": sources, "defaultMode": 0o600}})["p"]
-    assert sorted(p.name for p in path.iterdir()) == ["key", "ns", "user"]
+    assert sorted(seen(path)) == ["key", "ns", "user"]
     assert stat.S_IMODE((path / "ns").stat().st_mode) == 0o600
 
 
@@ -200,7 +213,7 @@ def test_optional_sources_may_be_missing(root: Path) -> None:
             "configMap": {"name": "m", "optional": True, "items": [{"key": "k", "path": "k"}]},
         },
     )
-    assert list(paths["a"].iterdir()) == list(paths["b"].iterdir()) == []
+    assert seen(paths["a"]) == seen(paths["b"]) == {}
 
 
 def test_volume_sources_name_all_that_is_read() -> None:
@@ -211,7 +224,10 @@ def test_volume_sources_name_all_that_is_read() -> None:
             {"name": "b", "configMap": {"name": "m"}},
             {"name": "c", "emptyDir": {}},
             {"name": "d", "projected": {"sources": [{"secret": {"name": "t"}}]}},
-        ]
+            {"name": "e", "secret": {"secretName": "nobody mounts it"}},
+        ],
+        "initContainers": [{"volumeMounts": [{"name": "d"}]}],
+        "containers": [{"volumeMounts": [{"name": name} for name in "abc"]}],
     }
     assert list(volume_sources(spec)) == [
         Source("Secret", "s"),
@@ -232,18 +248,78 @@ def test_mounts_map_to_real_paths_with_sub_paths(tmp_path: Path) -> None:
     }
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "y").touch()
-    assert mount_paths(container, volumes, {"POD": "p0"}) == {
+    copies = tmp_path / "copies"
+    assert mount_paths(container, volumes, {"POD": "p0"}, copies=copies) == {
         "/a/": str(tmp_path),
         "/b": str(tmp_path / "x" / "y"),
         "/c": str(tmp_path / "p0"),
     }
     assert (tmp_path / "p0").is_dir()
+    assert not copies.exists()
 
 
 def test_a_mount_without_its_volume_is_a_problem(tmp_path: Path) -> None:
     """An API server refuses it; ours may be younger."""
     with pytest.raises(MountProblem, match='no volume "w" for mount /a'):
-        mount_paths({"volumeMounts": [{"name": "w", "mountPath": "/a"}]}, {}, {})
+        mount_paths({"volumeMounts": [{"name": "w", "mountPath": "/a"}]}, {}, {}, copies=tmp_path)
+
+
+def versions(path: Path) -> list[str]:
+    """The directories of versions of a volume."""
+    return [p.name for p in path.iterdir() if p.is_dir() and not p.is_symlink()]
+
+
+def test_files_follow_their_secret_all_at_once(root: Path) -> None:
+    """Changed, new and removed keys; who has the old version open keeps it."""
+    volume = {"name": "s", "secret": {"secretName": "s"}}
+    path = make(root, volume)["s"]
+    (first,) = versions(path)
+    assert (path / "..data").readlink() == Path(first)
+    assert (path / "user").readlink() == Path("..data/user")
+    with (path / "user").open() as file:
+        newer = {**SOURCES, Source("Secret", "s"): {"user": b"you", "more": b"m"}}
+        assert make(root, volume, sources=newer)["s"] == path
+        assert file.read() == "me"
+    assert seen(path) == {"user": b"you", "more": b"m"}
+    (second,) = versions(path)
+    assert second != first
+
+
+def test_what_did_not_change_is_not_written_again(root: Path) -> None:
+    """Neither contents nor modes."""
+    volume = {"name": "s", "secret": {"secretName": "s"}}
+    path = make(root, volume)["s"]
+    first = versions(path)
+    make(root, volume)
+    assert versions(path) == first
+    make(root, {"name": "s", "secret": {"secretName": "s", "defaultMode": 0o400}})
+    assert versions(path) != first
+    assert stat.S_IMODE((path / "key").stat().st_mode) == 0o400
+
+
+def test_a_sub_path_of_a_secret_stays_as_it_was(root: Path, tmp_path: Path) -> None:
+    """A file or a directory; a mount of the whole follows."""
+    items = [{"key": "user", "path": "deep/user"}, {"key": "key", "path": "key"}]
+    volume = {"name": "s", "secret": {"secretName": "s", "items": items}}
+    volumes = make(root, volume)
+    mounts = [
+        {"name": "s", "mountPath": "/file", "subPath": "key"},
+        {"name": "s", "mountPath": "/dir", "subPath": "deep"},
+        {"name": "s", "mountPath": "/all"},
+    ]
+    paths = mount_paths({"volumeMounts": mounts}, volumes, {}, copies=tmp_path / "copies")
+    newer = {**SOURCES, Source("Secret", "s"): {"user": b"you", "key": b"new"}}
+    make(root, volume, sources=newer)
+    assert Path(paths["/file"]).read_bytes() == b"\x00\xff"
+    assert Path(paths["/dir"], "user").read_bytes() == b"me"
+    assert Path(paths["/all"], "deep", "user").read_bytes() == b"you"
+
+
+def test_only_files_that_are_made_are_refreshed() -> None:
+    """Not what lies on the node, nor what the pod writes itself."""
+    assert not is_refreshed({"name": "h", "hostPath": {"path": "/"}})
+    assert not is_refreshed({"name": "e", "emptyDir": {}})
+    assert is_refreshed({"name": "d", "downwardAPI": {}})
 
 
 def test_a_pods_directory_is_removed_whatever_its_processes_did(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gm.edge_stub.runner.container import Exit
 from gm.edge_stub.runner.kubelet_api import KubeletApi
 from gm.edge_stub.runner.launch import log_path
 from gm.edge_stub.runner.status import ContainerRecord
@@ -111,6 +112,13 @@ async def test_the_run_before_has_a_log_of_its_own(served: Served) -> None:
     """While there is one."""
     missing = 'previous terminated container "c" in pod "p" not found'
     assert await served.get(previous="true") == (400, missing)
+    served.record.end(Exit(code=1, reason="Error", started_at=None, finished_at=None))
+    assert await served.get(previous="true") == (400, missing), "it may be the last"
+    assert await served.get() == (200, "one\ntwo\n")
+    served.record.wait("CrashLoopBackOff")
+    assert await served.get(previous="true") == (200, "one\ntwo\n")
+    assert await served.get() == (200, "one\ntwo\n")
+    served.record.run(datetime.now(UTC), "id")
     served.record.restarts = 1
     log_path(served.directory / "pod", "c", 1).write_text("T stdout F again\n")
     assert await served.get(previous="true") == (200, "one\ntwo\n")

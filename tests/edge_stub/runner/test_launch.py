@@ -62,7 +62,54 @@ def test_command_args_and_environment_speak_of_real_paths(places: Places) -> Non
     assert made.env["URL"] == f"{real}/train.npz"
     assert made.env["BOTH"] == f"{real}/train.npz;{real}/test.npz"
     assert made.env["DATA_PATH_PREFIX"] == str(places.root)
-    assert made.mounts == {"/home/data/a/b/": real}
+    message = str(places.termination_message("c"))
+    assert made.mounts == {"/home/data/a/b/": real, "/dev/termination-log": message}
+
+
+def test_the_termination_message_is_a_file_of_the_container(places: Places) -> None:
+    """Under the path that the pod says; no file of the machine's."""
+    real = str(places.termination_message("c"))
+    made = order(places, command=["sh", "-c", "echo x >/dev/termination-log"])
+    assert made.argv[-1] == f"echo x >{real}"
+    made = order(places, args=["/why", "/dev/termination-log"], terminationMessagePath="/why")
+    assert made.argv[-2:] == (real, "/dev/termination-log")
+
+
+def test_a_run_finds_nothing_of_the_run_before(places: Places) -> None:
+    """Neither in its own directories nor in its message; volumes stay."""
+    places.clear("c")
+    assert places.termination_message("c").read_bytes() == b""
+    (places.work("c", "/root") / "f").touch()
+    (places.copies("c")).mkdir(parents=True)
+    places.termination_message("c").write_text("why")
+    (places.root / "a" / "b" / "f").touch()
+    places.clear("c")
+    assert places.termination_message("c").read_bytes() == b""
+    assert not (places.work("c", "/root") / "f").exists()
+    assert not places.copies("c").exists()
+    assert (places.root / "a" / "b" / "f").exists()
+
+
+def test_the_host_name(places: Places) -> None:
+    """The pod's name, shortened as a host's must be, or what the pod says."""
+
+    def name(**spec: Any) -> str:
+        pod = facts(**spec)
+        made = container_order(
+            {"name": "c", "command": ["run"]},
+            pod,
+            places=places,
+            images=ImageTable({}),
+            sources={},
+            attempt=0,
+            log_max_bytes=1,
+            marker="m",
+        )
+        return made.env["HOSTNAME"]
+
+    assert name() == "p"
+    assert name(name="n" * 62 + "-x") == "n" * 62
+    assert name(hostname="other") == "other"
 
 
 def test_addresses_are_given_and_the_lc_is_found_on_the_node(places: Places) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gm.api.resources import DATASETS, FEDERATED_LEARNING_JOBS, PODS
-from tests.edge_stub.runner.harness import Edge, is_ready, status, waiting
+from gm.api.resources import CONFIG_MAPS, DATASETS, FEDERATED_LEARNING_JOBS, PODS
+from tests.edge_stub.runner.harness import FAST, Edge, is_ready, status, waiting
 from tests.edge_stub.runner.support import is_alive, pids_in
 
 
@@ -70,7 +70,7 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(node:
                     break
             await watch.aclose()
     ended = status(seen[-1])["state"]["terminated"]
-    assert (ended["exitCode"], ended["signal"]) == (137, 9)
+    assert (ended["exitCode"], ended["reason"]) == (137, "Error")
     assert seen[-1]["status"]["phase"] == "Failed", "though it would have been started again"
 
 
@@ -345,13 +345,68 @@ async def test_an_unchanged_status_is_not_written(node: Edge) -> None:
     assert pod["status"] == after["status"]
 
 
+async def test_mounted_config_follows_its_object(node: Edge) -> None:
+    """Before long, without a change of the pod; while it is missing the files stay as they were."""
+    namespace = node.cluster.namespace
+    config = {"metadata": {"name": "m"}, "data": {"k": "one"}}
+    script = (
+        "until [ $(cat /m/k) = two ]; do sleep 0.02; done; echo seen; "
+        "until [ $(cat /m/k) = three ]; do sleep 0.02; done"
+    )
+    tuning = msgspec.structs.replace(FAST, refresh_seconds=0.1)
+    async with node.running(tuning), node.cluster.client() as client:
+        await client.create(CONFIG_MAPS, namespace, config)
+        await node.create(
+            "p",
+            script,
+            restartPolicy="Never",
+            volumes=[{"name": "m", "configMap": {"name": "m"}}],
+            container={"volumeMounts": [{"name": "m", "mountPath": "/m"}]},
+        )
+        await node.wait_ready("p")
+        await client.patch(CONFIG_MAPS, node.cluster.key("m"), {"data": {"k": "two"}})
+        await node.cluster.wait_for(lambda: node.log("p"), what="the new text")
+        await client.delete(CONFIG_MAPS, node.cluster.key("m"))
+        await node.wait_event("p", "FailedMount")
+        await client.create(CONFIG_MAPS, namespace, {**config, "data": {"k": "three"}})
+        await node.wait_phase("p", "Succeeded")
+
+
+async def test_a_pod_that_ends_well_at_its_deadline_has_failed_all_the_same(node: Edge) -> None:
+    """Nobody sees it succeed in between."""
+    phases: list[str] = []
+    async with node.running(), node.cluster.client() as client:
+        listed = await client.list(PODS, namespace=node.cluster.namespace)
+        await node.create(
+            "p",
+            "trap 'exit 0' TERM; while :; do sleep 0.02; done",
+            activeDeadlineSeconds=1,
+            restartPolicy="Never",
+        )
+        await node.wait_phase("p", "Failed")
+        watch = client.watch(
+            PODS,
+            namespace=node.cluster.namespace,
+            resource_version=listed.resource_version,
+            timeout_seconds=30,
+            read_deadline_seconds=40,
+        )
+        async for event in watch:
+            phases.append(msgspec.json.decode(event.object)["status"].get("phase", ""))
+            if phases[-1] == "Failed":
+                break
+        await watch.aclose()
+    assert "Succeeded" not in phases
+
+
 @pytest.mark.parametrize("volume", [{"persistentVolumeClaim": {"claimName": "x"}}])
 async def test_a_volume_that_is_not_supported_is_said_to_be(
     node: Edge, volume: dict[str, Any]
 ) -> None:
     """FailedMount, with what there is instead."""
     async with node.running():
-        await node.create("p", "true", volumes=[{"name": "v", **volume}])
+        mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+        await node.create("p", "true", volumes=[{"name": "v", **volume}], container=mounts)
         event = await node.wait_event("p", "FailedMount")
         assert "does not support persistentVolumeClaim" in event["message"]
         await node.delete("p")

@@ -11,22 +11,45 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gm import __version__
 from gm.edge_stub.runner.container import Order
 from gm.edge_stub.runner.probes import Probe, ProbeResult, check, run_probe
 
 CONTAINER: dict[str, Any] = {"name": "c", "ports": [{"name": "web", "containerPort": 1}]}
 
 
+REDIRECTS = {
+    "/to-good": "/204",
+    "/to-bad": "500",
+    "/away": "http://elsewhere.invalid/",
+    "/round": "/round",
+}
+
+
 @pytest.fixture
-async def port() -> AsyncIterator[int]:
+def seen() -> list[list[str]]:
+    """Headers of requests."""
+    return []
+
+
+@pytest.fixture
+async def port(seen: list[list[str]]) -> AsyncIterator[int]:
     """A server that answers as its path says."""
 
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/slow":
             await asyncio.sleep(1000)
+        if request.path == "/agent":
+            names = ("User-Agent", "Accept", "Connection")
+            seen.append([request.headers[name] for name in names])
+        if request.path in REDIRECTS:
+            return web.Response(
+                status=302, text="moved", headers={"Location": REDIRECTS[request.path]}
+            )
         if request.path == "/header":
             return web.Response(status=200 if request.headers.get("X-A") == "b" else 400)
-        return web.Response(status=int(request.path.strip("/") or 200))
+        code = request.path.strip("/")
+        return web.Response(status=int(code) if code.isdigit() else 200)
 
     app = web.Application()
     app.router.add_get("/{any:.*}", answer)
@@ -61,10 +84,31 @@ async def look(order: Order, container: dict[str, Any] = CONTAINER, **action: An
     [("/", True), ("/204", True), ("302", True), ("/400", False), ("/503", False)],
 )
 async def test_http_status_decides(order: Order, port: int, path: str, passed: bool) -> None:
-    """200 to 399 pass; redirects are not followed."""
+    """200 to 399 pass."""
     result = await look(order, httpGet={"port": port, "path": path})
-    assert result.passed is passed
-    assert passed or path.strip("/") in result.message
+    message = "" if passed else f"HTTP probe failed with statuscode: {path.strip('/')}"
+    assert result == ProbeResult(passed, message)
+
+
+async def test_redirects_are_followed_within_the_host(order: Order, port: int) -> None:
+    """What they lead to decides; one that leads away passes, with a warning."""
+
+    async def at(path: str) -> ProbeResult:
+        return await look(order, httpGet={"port": port, "path": path})
+
+    assert await at("/to-good") == ProbeResult(True)
+    assert await at("/to-bad") == ProbeResult(False, "HTTP probe failed with statuscode: 500")
+    away = "Probe terminated redirects, Response body: moved"
+    assert await at("/away") == ProbeResult(True, away)
+    assert await at("/round") == ProbeResult(False, "stopped after 10 redirects")
+
+
+async def test_a_probe_says_who_it_is(order: Order, port: int, seen: list[list[str]]) -> None:
+    """As a kubelet's, unless the pod says otherwise."""
+    await look(order, httpGet={"port": port, "path": "/agent"})
+    own = [{"name": "User-Agent", "value": "me"}]
+    await look(order, httpGet={"port": port, "path": "/agent", "httpHeaders": own})
+    assert seen == [[f"kube-probe/gm-{__version__}", "*/*", "close"], ["me", "*/*", "close"]]
 
 
 async def test_named_ports_headers_and_hosts(order: Order, port: int) -> None:
@@ -86,7 +130,8 @@ async def test_a_probe_that_hangs_fails_in_time(order: Order, port: int) -> None
 
 async def test_a_port_that_nobody_listens_on_fails(order: Order, unused_tcp_port: int) -> None:
     """Both kinds of network probe."""
-    assert not (await look(order, tcpSocket={"port": unused_tcp_port})).passed
+    refused = f"dial tcp 127.0.0.1:{unused_tcp_port}: connect: connection refused"
+    assert await look(order, tcpSocket={"port": unused_tcp_port}) == ProbeResult(False, refused)
     assert not (await look(order, httpGet={"port": unused_tcp_port})).passed
     assert not (await look(order, httpGet={"port": unused_tcp_port, "scheme": "HTTPS"})).passed
 
@@ -97,16 +142,20 @@ async def test_a_command_runs_in_the_containers_environment(order: Order, tmp_pa
     good = await look(order, exec={"command": ["sh", "-c", "test $A = b && cat /mnt/f"]})
     assert good == ProbeResult(True, "")
     bad = await look(order, exec={"command": ["sh", "-c", "exit 4"]})
-    assert bad == ProbeResult(False, "command exited with 4")
+    assert bad == ProbeResult(False, "")
+    why = await look(order, exec={"command": ["sh", "-c", "echo why; echo not >&2; exit 4"]})
+    assert sorted(why.message.splitlines()) == ["not", "why"]
     missing = await look(order, exec={"command": ["no-such-program"]})
     assert "not found" in missing.message
+    assert [path.name for path in tmp_path.iterdir()] == ["f"], "nothing is left behind"
 
 
 async def test_a_command_that_hangs_is_killed(order: Order) -> None:
     """And fails the probe."""
     probe = Probe.of({"timeoutSeconds": 0.2, "exec": {"command": ["sleep", "1000"]}})
     result = await check(probe, CONTAINER, "127.0.0.1", order)
-    assert not result.passed
+    message = 'command timed out: "sleep 1000" timed out after 0.2s'
+    assert result == ProbeResult(False, message)
 
 
 async def test_grpc_counts_as_passed(order: Order) -> None:
@@ -117,15 +166,15 @@ async def test_grpc_counts_as_passed(order: Order) -> None:
 async def test_thresholds_make_verdicts() -> None:
     """Single failures are no verdict; success needs as many as it says."""
     answers = iter([False, True, True, False, False, False, True, True])
-    verdicts: list[tuple[bool, str]] = []
+    verdicts: list[bool] = []
     ended = asyncio.Event()
 
-    async def look(_probe: Probe) -> ProbeResult:
+    async def look() -> bool:
         answer = next(answers, None)
         if answer is None:
             ended.set()
             await asyncio.sleep(1000)
-        return ProbeResult(bool(answer), "" if answer else "bad")
+        return bool(answer)
 
     probe = Probe(
         action={},
@@ -136,12 +185,10 @@ async def test_thresholds_make_verdicts() -> None:
         success_threshold=2,
     )
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(
-            run_probe(probe, look, lambda passed, why: verdicts.append((passed, why)))
-        )
+        running = group.create_task(run_probe(probe, look, verdicts.append))
         await ended.wait()
         running.cancel()
-    assert verdicts == [(True, ""), (False, "bad"), (False, "bad"), (True, "")]
+    assert verdicts == [True, False, False, True]
 
 
 def test_defaults_are_a_kubelets() -> None:

@@ -98,7 +98,7 @@ async def test_kill_9_of_the_node_leaves_no_process_and_is_a_reboot_to_its_pods(
             "p", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1
         )
         last = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
-        assert (last["exitCode"], last["signal"]) == (137, 9)
+        assert last["exitCode"] == 137
         done = await node.wait_phase("done", "Succeeded")
         assert done["status"]["containerStatuses"][0]["restartCount"] == 0
         await node.wait_phase("never", "Failed")

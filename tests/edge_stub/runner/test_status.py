@@ -98,7 +98,7 @@ def test_phases_with_init_containers(
 
 def status_of(record: PodRecord, current: dict[str, Any] | None = None) -> dict[str, Any]:
     """The status at NOW."""
-    return pod_status(record, current or {}, NOW)
+    return pod_status(record, current or {}, NOW, generation=4)
 
 
 def conditions_of(record: PodRecord) -> dict[str, tuple[str, str | None]]:
@@ -124,7 +124,9 @@ def test_conditions_say_which_container_is_not_ready() -> None:
     by_type = {c["type"]: c for c in status_of(record)["conditions"]}
     assert by_type["Ready"]["reason"] == "ContainersNotReady"
     assert by_type["Ready"]["message"] == "containers with unready status: [c1]"
-    assert by_type["Initialized"]["message"] == "containers with incomplete status: [i0]"
+    assert by_type["Initialized"]["status"] == "True", "it was, or the others would not run"
+    waits = {c["type"]: c for c in status_of(record_of("waiting", init=(1,)))["conditions"]}
+    assert waits["Initialized"]["message"] == "containers with incomplete status: [i0]"
     assert by_type["PodReadyToStartContainers"]["status"] == "False"
 
 
@@ -155,11 +157,53 @@ def test_conditions_of_others_are_kept_and_transitions_keep_their_time() -> None
     initialized = {"type": "Initialized", "status": "False", "lastTransitionTime": "T2"}
     current = {"conditions": [scheduled, gate, ready, initialized]}
     conditions = status_of(record_of("running"), current)["conditions"]
-    assert scheduled in conditions
-    assert gate in conditions
+    assert gate == conditions[-1]
     times = {c["type"]: c.get("lastTransitionTime") for c in conditions}
-    assert times["Ready"] == "T1"
+    assert (times["PodScheduled"], times["Ready"]) == ("T0", "T1")
     assert times["Initialized"] == NOW_TEXT
+    assert [c["type"] for c in conditions] == [
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+        "example.com/gate",
+    ]
+
+
+def test_the_generation_that_was_seen_is_told_until_the_end() -> None:
+    """In the status and in each of our conditions; an API server may keep none."""
+    status = status_of(record_of("running"))
+    assert status["observedGeneration"] == 4
+    assert {c["observedGeneration"] for c in status["conditions"]} == {4}
+    old = pod_status(record_of("running"), {}, NOW, generation=None)
+    assert old["observedGeneration"] is None
+    assert not any("observedGeneration" in c for c in old["conditions"])
+    ended = status_of(record_of(0, policy="Never"), {"phase": "Succeeded", "observedGeneration": 3})
+    assert ended["observedGeneration"] == 3
+    assert {c["observedGeneration"] for c in ended["conditions"]} == {3}
+
+
+def test_mounts_and_resources_of_a_container_are_told() -> None:
+    """Resources once there is a container."""
+    record = record_of("waiting")
+    record.containers[0].spec = {
+        "volumeMounts": [
+            {"name": "a", "mountPath": "/a", "subPath": "x"},
+            {"name": "b", "mountPath": "/b", "readOnly": True},
+        ],
+        "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+    }
+    (status,) = status_of(record)["containerStatuses"]
+    assert status["volumeMounts"] == [
+        {"name": "a", "mountPath": "/a"},
+        {"name": "b", "mountPath": "/b", "readOnly": True, "recursiveReadOnly": "Disabled"},
+    ]
+    assert not {"resources", "allocatedResources", "containerID"} & set(status)
+    record.containers[0].run(NOW, "id")
+    (status,) = status_of(record)["containerStatuses"]
+    assert status["resources"] == {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    assert status["allocatedResources"] == {"cpu": "1"}
 
 
 def test_container_states() -> None:
@@ -185,14 +229,61 @@ def test_container_states() -> None:
     assert status["startTime"] == NOW_TEXT
 
 
-def test_signal_and_message_of_an_end_are_told() -> None:
-    """Where there are any."""
+def test_message_and_container_of_an_end_are_told() -> None:
+    """Where there are any; the container's as long as the end is remembered."""
     record = record_of("running")
     record.containers[0].end(
-        Exit(code=137, signal=9, reason="Error", message="why", started_at=NOW, finished_at=NOW)
+        Exit(code=137, reason="Error", message="why", started_at=NOW, finished_at=NOW)
     )
     ended = status_of(record)["containerStatuses"][0]["state"]["terminated"]
-    assert (ended["signal"], ended["message"], ended["containerID"]) == (9, "why", "id")
+    assert (ended["message"], ended["containerID"]) == ("why", "id")
+    record.containers[0].run(NOW, "id2")
+    status = status_of(record)["containerStatuses"][0]
+    assert status["lastState"]["terminated"] == ended
+    assert status["containerID"] == "id2"
+
+
+def test_only_the_newest_end_is_remembered() -> None:
+    """A container that ended again has no last state, as a kubelet keeps one that has ended."""
+    record = record_of(1).containers[0]
+    record.run(NOW, "id2")
+    record.end(exit_of(2))
+    assert record.last is None
+    record.wait("CrashLoopBackOff")
+    assert record.last is not None
+    assert record.last.code == 2
+
+
+def test_what_waits_ends_with_its_pod() -> None:
+    """As it ended last, or as one that nobody has seen."""
+    record = record_of("waiting", "backoff", "running", 0, init=(0,))
+    record.end_waiting()
+    lost, ended, running, through = record.containers
+    assert lost.terminated is not None
+    assert (lost.terminated.code, lost.terminated.reason) == (137, "ContainerStatusUnknown")
+    assert ended.terminated is not None
+    assert (ended.terminated.code, ended.last) == (1, None)
+    assert running.running == NOW
+    assert through.terminated is not None
+    shown = status_of(record)["containerStatuses"][0]["state"]["terminated"]
+    assert (shown["startedAt"], shown["finishedAt"]) == (None, None)
+
+
+def test_what_waits_for_an_init_container_that_never_succeeds_just_stays() -> None:
+    """The init container itself ends as it ended last."""
+    record = record_of("waiting", init=("backoff", "waiting"))
+    record.end_waiting()
+    assert record.containers[0].waiting is not None
+    assert record.init[0].terminated is not None
+    assert record.init[1].waiting is not None
+
+
+def test_a_pod_with_a_sidecar_stays_initialized_to_the_end() -> None:
+    """Though the sidecar has ended then, too."""
+    record = record_of(0, policy="Never", init=(0,))
+    record.init[0].is_sidecar = True
+    assert not record.is_initialized
+    assert conditions_of(record)["Initialized"] == ("True", "PodCompleted")
 
 
 def test_a_restart_moves_the_end_to_the_last_state() -> None:
@@ -202,13 +293,17 @@ def test_a_restart_moves_the_end_to_the_last_state() -> None:
     assert record.last == exit_of(1)
     assert record.ended is None
     record.end(exit_of(2))
-    assert record.ended == exit_of(2)
+    assert record.ended is not None
+    assert record.ended.code == 2
 
 
 def test_a_failure_of_the_pod_itself() -> None:
     """Reason and message are those of the pod."""
     record = record_of("running")
     record.failure = ("DeadlineExceeded", "too long")
+    status = status_of(record)
+    assert (status["phase"], status["reason"]) == ("Running", None), "not before all have ended"
+    record.containers[0].end(exit_of(0))
     status = status_of(record)
     assert (status["phase"], status["reason"], status["message"]) == (
         "Failed",
@@ -242,7 +337,7 @@ def test_a_new_pod_waits() -> None:
         pod(initContainers=[{"name": "i", "restartPolicy": "Always"}]), host_ip="h", now=NOW
     )
     assert with_init.containers[0].waiting == ("PodInitializing", "")
-    assert with_init.init[0].waiting == ("ContainerCreating", "")
+    assert with_init.init[0].waiting == ("PodInitializing", "")
     assert with_init.init[0].is_sidecar
 
 
@@ -257,7 +352,7 @@ def test_what_a_run_before_wrote_is_taken_up_and_what_ran_was_lost() -> None:
     restored = PodRecord.restore(written, host_ip="127.1.1.11", now=datetime.now(UTC))
     running, backing_off, ended = restored.containers
     assert running.terminated is not None
-    assert (running.terminated.code, running.terminated.signal) == (137, 9)
+    assert (running.terminated.code, running.terminated.reason) == (137, "Unknown")
     assert "reboot" in running.terminated.message
     assert running.restarts == 2
     assert backing_off.ended == Exit(
@@ -285,6 +380,7 @@ def test_a_patch_has_only_what_differs() -> None:
     record = record_of("running")
     desired = status_of(record)
     assert set(status_patch(desired, {})) == {
+        "observedGeneration",
         "phase",
         "hostIP",
         "hostIPs",
