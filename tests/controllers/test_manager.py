@@ -198,7 +198,8 @@ async def test_gm_stops_while_it_waits(tmp_path: Path) -> None:
         stopping = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(manager.run(stopping))
-            await asyncio.sleep(0.3)
+            while "the CRD is not installed" not in "".join(manager.problems()):
+                await asyncio.sleep(0.02)
             stopping.set()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from gm.api.core import Pod
 from gm.api.sedna import FederatedLearningJob
-from gm.api.urls import Remote, parse_url
+from gm.api.urls import Remote, StorageUrl, parse_url
 from gm.controllers.credentials import s3_credentials
 from gm.controllers.federatedlearning.state import WorkerState
 from gm.controllers.federatedlearning.workers import Worker
@@ -121,13 +122,14 @@ def _invalid_secret(world: World, workers: Sequence[Worker]) -> Missing | None:
 def changed_references(world: World, states: Sequence[WorkerState]) -> list[str]:
     """What is not any more as the pods that run were made with, in words; each once."""
     changes: dict[str, None] = {}
+    place = functools.cache(_place)  # all workers of a job have the same model
     for state in states:
         if state.pod is None or state.has_ended or state.is_outdated:
             continue
         for kind, name, variable, url in _urls(world, state.worker):
             if url is None:
                 changes[f"{kind} {name} was deleted"] = None
-            elif not _was_given(state.pod.view, variable, url):
+            elif not _was_given(state.pod.view, variable, place(url)):
                 changes[f"{kind} {name} has another url"] = None
         if state.node and world.nodes is not None and state.node not in world.nodes:
             changes[f"Node {state.node} was deleted"] = None
@@ -149,17 +151,20 @@ def _urls(world: World, worker: Worker) -> Iterator[tuple[str, str, str, str | N
         yield "Dataset", worker.dataset, "TRAIN_DATASET_URL", url
 
 
-def _was_given(pod: Pod, variable: str, url: str) -> bool:
-    """Whether ``pod`` was made with ``url``; True where it does not tell."""
-    told = [c.env_value(variable) for c in pod.spec.containers or ()]
+def _place(url: str) -> StorageUrl | None:
+    try:
+        return parse_url(url)
+    except InvalidSpec:
+        return None
+
+
+def _was_given(pod: Pod, variable: str, place: StorageUrl | None) -> bool:
+    """Whether ``pod`` was made for data at ``place``; True where it does not tell."""
+    told = (c.env_value(variable) for c in pod.spec.containers or ())
     path = next((value for value in told if value is not None), None)
     if path is None:
         return True
-    try:
-        place = parse_url(url)
-    except InvalidSpec:
-        return False
-    if place.container_path != path:
+    if place is None or place.container_path != path:
         return False
     downloads = [c.args for c in pod.spec.init_containers or () if c.args]
     if not isinstance(place, Remote) or not downloads:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gm.api.meta import ObjectKey
-from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SERVICES
+from gm.api.resources import FEDERATED_LEARNING_JOBS, MODELS, PODS, SECRETS, SERVICES
 from gm.controllers.conditions import timestamp
 from gm.controllers.federatedlearning import JobSettings
 from gm.errors import ApiUnreachable, ServiceError, TooLarge, TooManyRequests
@@ -154,13 +154,35 @@ async def test_nothing_is_remembered_of_jobs_that_are_gone_P1_073(end: str) -> N
 
 
 @virtual_time
+async def test_pods_that_start_one_after_the_other_cost_few_status_writes() -> None:
+    """Small news wait up to a second for more; what ends or moves is told at once."""
+    rig = Rig()
+    async with rig.running(trainers=20) as api:
+        rig.submit(trainers=20)
+        await asyncio.sleep(5)
+        pods = api.keys(PODS)
+        assert len(pods) == 21
+        before = len([a for a in api.asked if a.verb == "patch status"])
+        for key in pods:
+            api.change(PODS, key, {"status": {"phase": "Running"}})
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(5)
+        assert rig.status()["phase"] == "Running"
+        writes = [a.at for a in api.asked if a.verb == "patch status"][before:]
+        assert len(writes) <= 4
+        api.change(PODS, pods[-1], {"status": {"phase": "Succeeded"}})
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(1)
+        (written,) = [a.at for a in api.asked if a.verb == "patch status" and a.at >= began]
+        assert written - began < 0.1
+
+
+@virtual_time
 async def test_a_secret_is_looked_for_each_second_and_later_each_half_minute_P1_071() -> None:
     """Secrets are not watched; one that comes starts the job without anybody touching it."""
     rig = Rig()
     async with rig.running() as api:
         credential = {"spec": {"credentialName": "s3"}}
-        from gm.api.resources import MODELS, SECRETS
-
         api.change(MODELS, ObjectKey(NAMESPACE, "m"), credential)
         rig.submit()
         await asyncio.sleep(300)

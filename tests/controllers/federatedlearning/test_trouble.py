@@ -132,14 +132,22 @@ def ready(status: str) -> dict[str, str]:
 
 
 async def test_two_jobs_that_want_one_port_of_a_node_take_turns_P1_068(site: Site) -> None:
-    """The second says whom it waits for, and starts by itself when that pod is gone."""
+    """The second says whom it waits for, and starts by itself when that pod is gone.
+
+    Nothing but that pod has to do with it: another model, and the first job goes on.
+    """
+    site.settings = msgspec.structs.replace(site.settings, completion_grace_seconds=600)
     await site.references(trainers=1)
+    await site.model("m2")
     worker = template(nodeName=site.node("edge0"))
     worker["spec"]["containers"][0]["ports"] = [{"containerPort": 8123}]
     trainers = [{"dataset": {"name": "d0"}, "template": worker}]
     async with site.gm():
         await site.run_job("first", trainers=1, trainingWorkers=trainers)
-        await site.submit("second", trainers=1, trainingWorkers=trainers)
+        aggregator = site.job()["spec"]["aggregationWorker"] | {"model": {"name": "m2"}}
+        await site.submit(
+            "second", trainers=1, trainingWorkers=trainers, aggregationWorker=aggregator
+        )
         status = await site.wait_status(lambda status: told(status, "PortConflict"), "second")
         assert "port 8123/TCP" in told(status, "PortConflict")
         assert f"pod {site.namespace}/first-train-0 has" in told(status, "PortConflict")
