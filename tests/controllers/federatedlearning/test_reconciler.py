@@ -383,6 +383,51 @@ async def test_an_edit_restarts_that_job_only_even_if_gm_was_down_P0_019(site: S
     assert uids(await site.pods("b")) == uids(other)
 
 
+async def test_a_trainer_joins_a_running_job_P2_102(site: Site) -> None:
+    """All workers of that job are told the new number, each once; people are told why."""
+    await site.references(trainers=3)
+    third = site.job(trainers=3)["spec"]["trainingWorkers"]
+    async with site.gm():
+        before, other = await site.run_job(), await site.run_job("other")
+        made = len(site.faults.creates())
+        await site.patch(FEDERATED_LEARNING_JOBS, "job", {"spec": {"trainingWorkers": third}})
+
+        async def all_new() -> bool:
+            pods = await site.pods()
+            for name, pod in pods.items():
+                if "deletionTimestamp" in pod["metadata"]:
+                    await site.cluster.finish_delete(name)
+            fresh = uids(pods).items() - uids(before).items()
+            return len(fresh) == len(pods) == 4
+
+        await site.cluster.wait_for(all_new)
+        await site.set_phase("Running")
+        status = await site.wait_status(lambda s: s["active"] == 4 and s["phase"] == "Running")
+        assert [worker["restarts"] for worker in status["workers"]] == [0] * 4
+        await site.settled()
+        pods = await site.pods()
+        assert {env_of(pod)["PARTICIPANTS_COUNT"] for pod in pods.values()} == {"3"}
+        assert len(site.faults.creates()) == made + 4
+        assert uids(await site.pods("other")) == uids(other)
+        (event,) = await site.events("Removed")
+        assert event["message"].endswith(
+            ": the job has 3 trainers now, not 2, and every worker is told so"
+        )
+
+
+async def test_what_is_not_offered_is_refused_by_name_P2_102(site: Site) -> None:
+    """Stop conditions and the like: kubectl says which field nobody knows."""
+    await site.submit()
+    body = {
+        "apiVersion": FEDERATED_LEARNING_JOBS.api_version,
+        "kind": FEDERATED_LEARNING_JOBS.kind,
+        **site.job(stopCondition={"metric": "accuracy", "threshold": 1}),
+    }
+    text = msgspec.json.encode(body).decode()
+    with pytest.raises(AssertionError, match=r"unknown field .*spec\.stopCondition"):
+        await site.cluster.kubectl("apply", "-f", "-", stdin=text)
+
+
 async def test_a_stale_cache_makes_nothing_twice_P0_021(site: Site) -> None:
     """Pod events come late, the job is looked at again and again."""
     await site.references()

@@ -57,7 +57,7 @@ async def uids(site: Site, name: str = "job") -> dict[str, str]:
     return {pod: found["metadata"]["uid"] for pod, found in (await site.pods(name)).items()}
 
 
-async def test_a_node_that_is_away_is_told_and_its_pod_left_alone_P1_060(site: Site) -> None:
+async def test_a_node_that_is_away_is_told_and_its_pod_left_alone_P1_060_P1_061(site: Site) -> None:
     """A condition and one event; a report from the node or its return ends it."""
     site.settings = msgspec.structs.replace(site.settings, node_grace_seconds=2)
     await site.references()
