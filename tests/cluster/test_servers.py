@@ -174,6 +174,14 @@ def test_a_cluster_that_does_not_start_says_why_and_is_ended(kubelet_program: Pa
     assert kubelet_program.with_name("asked").read_text().split() == ["up", "down"]
 
 
+@pytest.mark.xdist_group("told-apart")
+def test_tests_of_a_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist tells groups by the end of the ids; not every pytest lets it write there."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("not run with --dist loadgroup")
+    assert request.node.nodeid.endswith("@told-apart")
+
+
 USES_CLUSTER = """
 import pytest
 
