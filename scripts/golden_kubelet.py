@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from gm.api.meta import Json
@@ -20,8 +21,8 @@ from tests.edge_stub.runner.pod_table import CASES
 TARGET = Path(__file__).parents[1] / "tests" / "golden" / "kubelet.json"
 
 
-async def _record(kubeconfig: str) -> Json:
-    async with kubelet_ground(kubeconfig) as ground:
+async def _record(paths: Mapping[str, str]) -> Json:
+    async with kubelet_ground(paths) as ground:
         seen = await observe_all(ground, CASES, None)
     lacking = {name: pod["missing"] for name, pod in seen.items() if "missing" in pod}
     if lacking:
@@ -33,7 +34,7 @@ def main() -> None:
     """Start the cluster, run all pods, write the file."""
     servers.begin_run()
     try:
-        recorded = asyncio.run(_record(servers.server("kubelet")["kubeconfig"]))
+        recorded = asyncio.run(_record(servers.server("kubelet")))
     finally:
         servers.end_run()
     TARGET.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n")

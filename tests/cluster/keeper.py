@@ -219,15 +219,20 @@ async def _controllers(directory: Path) -> AsyncIterator[dict[str, str]]:
 
 @contextlib.asynccontextmanager
 async def _kubelet(directory: Path) -> AsyncIterator[dict[str, str]]:
-    """A whole cluster with one real node, from the program that GM_KUBELET_CLUSTER names."""
+    """A whole cluster with one real node, from the program that GM_KUBELET_CLUSTER names.
+
+    Beside its kubeconfig it gives a directory for files of pods.
+    """
     program = os.environ["GM_KUBELET_CLUSTER"]
     # not below ``directory``: memory file systems often do not let programs be executed
-    with tempfile.TemporaryDirectory(prefix="gm-kubelet-", ignore_cleanup_errors=True) as state:
+    with tempfile.TemporaryDirectory(prefix="gm-kubelet-", ignore_cleanup_errors=True) as base:
+        state, pods = Path(base, "cluster"), Path(base, "pods")
+        pods.mkdir()
         try:
-            up = await _call(directory, program, "up", state, "node1")
-            yield {"kubeconfig": up.splitlines()[-1]}
+            up = await _call(directory, program, "up", str(state), "node1")
+            yield {"kubeconfig": up.splitlines()[-1], "directory": str(pods)}
         finally:
-            await _call(directory, program, "down", state)
+            await _call(directory, program, "down", str(state))
 
 
 async def _call(directory: Path, *command: str) -> str:

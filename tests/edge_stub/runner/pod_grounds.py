@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import socket
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -29,9 +28,12 @@ _START_SECONDS = 60
 
 
 @contextlib.asynccontextmanager
-async def kubelet_ground(kubeconfig: str) -> AsyncIterator[Ground]:
-    """A namespace of a cluster whose first node is a real kubelet on this machine."""
-    async with await Client.connect(kubeconfig=kubeconfig) as client:
+async def kubelet_ground(paths: Mapping[str, str]) -> AsyncIterator[Ground]:
+    """A namespace of a cluster whose first node is a real kubelet on this machine.
+
+    ``paths`` are those of the server "kubelet".
+    """
+    async with await Client.connect(kubeconfig=paths["kubeconfig"]) as client:
         namespace = f"t-{secrets.token_hex(5)}"
         await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         await _wait_account(client, namespace)
@@ -39,17 +41,16 @@ async def kubelet_ground(kubeconfig: str) -> AsyncIterator[Ground]:
         address = next(
             a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"
         )
-        with tempfile.TemporaryDirectory(prefix="gm-kubelet-") as directory:
-            yield Ground(
-                client=client,
-                namespace=namespace,
-                node=node["metadata"]["name"],
-                path=directory,
-                directory=Path(directory),
-                server=_address_towards(address),
-                version=node["status"]["nodeInfo"]["kubeletVersion"],
-                patience_seconds=90,
-            )
+        yield Ground(
+            client=client,
+            namespace=namespace,
+            node=node["metadata"]["name"],
+            path=paths["directory"],
+            directory=Path(paths["directory"]),
+            server=_address_towards(address),
+            version=node["status"]["nodeInfo"]["kubeletVersion"],
+            patience_seconds=90,
+        )
 
 
 @contextlib.asynccontextmanager

@@ -323,8 +323,8 @@ async def seen(kind: str, tmp_path: Path) -> dict[str, Json]:
     if kind not in _seen:
         wanted = {name: expected(name, kind) for name in NAMES}
         if kind == "kubelet":
-            kubeconfig = await asyncio.to_thread(servers.server_or_skip, "kubelet")
-            async with kubelet_ground(kubeconfig["kubeconfig"]) as ground:
+            paths = await asyncio.to_thread(servers.server_or_skip, "kubelet")
+            async with kubelet_ground(paths) as ground:
                 _seen[kind] = await observe_all(ground, CASES, wanted)
             await asyncio.to_thread(servers.end_server, "kubelet")
         else:
