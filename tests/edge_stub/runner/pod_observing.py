@@ -445,8 +445,8 @@ class _Shown:
 
     def text(self, text: str) -> str:
         """``text`` without names of this run."""
-        for known, name in self._known.items():
-            text = text.replace(known, name)
+        for known in sorted(self._known, key=len, reverse=True):  # one may begin another
+            text = text.replace(known, self._known[known])
         text = _CAPACITY.sub("capacity: N", text)
         text = _TOKEN.sub("kube-api-access-X", _STAMP.sub("STAMP", text))
         return _LONG.sub(_counted, text)
