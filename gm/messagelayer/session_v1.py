@@ -291,7 +291,8 @@ class V1Session(Session):
         noted = self._noted.get(key)
         if noted in (want.identity, _UNSURE):
             return True
-        identity = want.identity if noted is None else _UNSURE
-        if (self._committing or {}).get(key) not in (want.identity, _UNSURE):
-            self._changes[key] = identity
+        # What is asked for already; the latest counts, a strike that follows it does not help.
+        asked = self._changes.get(key, (self._committing or {}).get(key))
+        if asked not in (want.identity, _UNSURE):
+            self._changes[key] = want.identity if noted is None else _UNSURE
         return False

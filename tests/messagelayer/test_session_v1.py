@@ -220,6 +220,25 @@ def test_record_is_unsure_while_the_node_may_hold_either_incarnation() -> None:
     assert driver.poll() == [Commit({key("d"): desired("d", uid="u2").identity})]
 
 
+def test_key_wanted_again_while_an_older_commit_and_its_strike_are_on_their_way() -> None:
+    """The API server is away for half a minute; nothing may be forgotten over that."""
+    driver = Driver()
+    driver.put("d", uid="u1")
+    assert driver.says() == ["insert d"]
+    driver.now += 1
+    driver.put("d", uid="u2")
+    assert [type(action) for action in driver.poll()] == [Send, Ping, Commit]
+    driver.session.ponged(2, driver.now)
+    driver.now += 31  # the delete is confirmed, its commit is not durable yet
+    assert driver.poll() == []
+    assert driver.session.pending == 1
+    driver.session.committed()
+    assert driver.poll() == [Commit({key("d"): desired("d", uid="u2").identity})]
+    driver.session.committed()
+    assert driver.says() == ["insert d"]
+    assert driver.session.pending == 0
+
+
 def test_superseded_session_closes() -> None:
     """It says so once, and nothing else."""
     driver = Driver()

@@ -243,6 +243,31 @@ class V1Machine(RuleBasedStateMachine):
         self.record.let_through()
         self.pump()
 
+    @rule(
+        what=st.sampled_from(
+            ["cut", "node", "killed", "restarted", "refused", "unnoticed", "elsewhere", "found"]
+        ),
+        is_kind=st.booleans(),
+        survivors=st.integers(0, 5),
+    )
+    def trouble(self, what: str, is_kind: bool, survivors: int) -> None:
+        """One rule for all of it, since in most steps there is none."""
+        match what:
+            case "cut":
+                self.cut(is_kind)
+            case "node":
+                self.node_dies(survivors)
+            case "killed" | "restarted":
+                self.gm_is_killed(is_kind, complete=what == "restarted")
+            case "refused":
+                self.list_is_refused()
+            case "found" if self.ghosts:
+                self.half_open_link_is_found()
+            case "unnoticed" | "elsewhere" if self.session is not None:
+                self.reconnect_unnoticed(what == "elsewhere", is_kind)
+        if is_kind and self.session is None:
+            self.connect()
+
     @rule(rounds=st.integers(1, 6), seconds=st.sampled_from([0.0, 0.5]))
     def all_goes_well(self, rounds: int, seconds: float) -> None:
         """Most of the time it does, and only then interesting states are reached."""
@@ -256,8 +281,6 @@ class V1Machine(RuleBasedStateMachine):
                 self.pong_arrives()
             self.time_passes(seconds)
 
-    @precondition(lambda self: self.session is None)
-    @rule()
     def connect(self) -> None:
         def make(state: NodeState, gate: Gate) -> Session:
             return V1Session(state, gate, max_frame_bytes=100_000, timing=self.timing)
@@ -269,8 +292,6 @@ class V1Machine(RuleBasedStateMachine):
         self.last_frame_of = {}
         self.pump()
 
-    @precondition(lambda self: self.session is not None)
-    @rule(other_gm=st.booleans(), is_complete=st.booleans())
     def reconnect_unnoticed(self, other_gm: bool, is_complete: bool) -> None:
         """The old link is half-open, and its session, perhaps in another GM, does not know."""
         if self.session is None:
@@ -282,8 +303,6 @@ class V1Machine(RuleBasedStateMachine):
             self.new_hub(complete=is_complete)
         self.connect()
 
-    @precondition(lambda self: self.ghosts)
-    @rule()
     def half_open_link_is_found(self) -> None:
         self.end_ghost(self.ghosts[0])
 
@@ -293,8 +312,6 @@ class V1Machine(RuleBasedStateMachine):
         claim.release()
         hub.detach(session)
 
-    @precondition(lambda self: self.session is not None)
-    @rule(commits_survive=st.booleans())
     def cut(self, commits_survive: bool = False) -> None:
         if self.session is None:
             return
@@ -305,7 +322,6 @@ class V1Machine(RuleBasedStateMachine):
         self.hub.detach(self.session)
         self.session, self.wire, self.pongs = None, [], []
 
-    @rule(survivors=st.integers(0, 5))
     def node_dies(self, survivors: int) -> None:
         self.cut()
         self.node.die(survivors)
@@ -338,17 +354,15 @@ class V1Machine(RuleBasedStateMachine):
             case "gm":
                 self.gm_is_killed(True)
 
-    @rule(commits_survive=st.booleans())
-    def gm_is_killed(self, commits_survive: bool) -> None:
-        self.cut(commits_survive=commits_survive)
-        self.new_hub(complete=False)
+    def gm_is_killed(self, commits_survive: bool, *, complete: bool = False) -> None:
+        self.cut(commits_survive)
+        self.new_hub(complete=complete)
 
-    @rule()
     def first_list_is_applied(self) -> None:
-        self.hub.complete("dataset")
-        self.pump()
+        if not self.hub.may_send(key("a")):  # once: it makes sessions look at everything again
+            self.hub.complete("dataset")
+            self.pump()
 
-    @rule()
     def list_is_refused(self) -> None:
         """Others need not wait for it, but nothing is known of this kind."""
         self.hub.hold_back("dataset")
@@ -368,6 +382,10 @@ class V1Machine(RuleBasedStateMachine):
             self.end_ghost(self.ghosts[0])
         if self.session is None:
             self.connect()
+        self.settle()
+        assert self.node.held == self.truth
+        for name in self.truth:
+            self.edit(name)
         self.settle()
         assert self.session is not None
         assert self.node.held == self.truth
