@@ -55,8 +55,6 @@ class ContainerRunner:
         attempt = record.restarts + (record.ended is not None)
         while True:
             ended = await self._run_once(attempt)
-            record.end(ended)
-            self._pod.status.touch()
             if not should_restart(policy, ended.code):
                 return
             wait = backoff.next(ended.ran_seconds)
@@ -92,10 +90,20 @@ class ContainerRunner:
             ended = await process.wait()
             self.record.identity = identity
             self._pod.event("Warning", "Failed", f"Error: {ended.message}")
+        return self.end(ended)
+
+    def end(self, ended: Exit) -> Exit:
+        """Take note of how ``process`` ended; gives that with the container's message.
+
+        In one go: who cancels this runner finds it with a process or with an end.
+        """
         self.process = None
         self.started.clear()
-        self._remove_log(attempt - 1)  # of containers that have ended the newest is kept
-        return await asyncio.to_thread(self._explained, order, ended)
+        self._remove_log(self.record.restarts - 1)  # of those that have ended the newest is kept
+        ended = self._explained(ended)
+        self.record.end(ended)
+        self._pod.status.touch()
+        return ended
 
     async def _get_order(self, attempt: int) -> Order:
         """What to execute; waits, saying why, for what the container needs and is not there."""
@@ -139,14 +147,15 @@ class ContainerRunner:
         for suffix in ("", ".1"):
             log.with_name(log.name + suffix).unlink(missing_ok=True)
 
-    def _explained(self, order: Order, ended: Exit) -> Exit:
+    def _explained(self, ended: Exit) -> Exit:
         """``ended`` with what the container left as its message, or else the end of its log."""
         if ended.message:
             return ended
         text = _end_of(self._pod.places.termination_message(self.record.name))
         policy = self._container.get("terminationMessagePolicy")
         if not text and policy == "FallbackToLogsOnError" and ended.code != 0:
-            text = last_lines(order.log, lines=_LOG_LINES, max_bytes=_LOG_BYTES)
+            log = self._pod.places.log(self.record.name, self.record.restarts)
+            text = last_lines(log, lines=_LOG_LINES, max_bytes=_LOG_BYTES)
         limit = _POD_MESSAGES_BYTES // sum(len(self._pod.spec.get(k) or ()) for k in _CONTAINERS)
         text = text.encode()[:limit].decode(errors="ignore")
         return msgspec.structs.replace(ended, message=text)
@@ -234,10 +243,9 @@ class ContainerRunner:
 
 def _end_of(path: Path) -> str:
     """The end of a termination message; empty where there is none."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _MESSAGE_BYTES))
-            return file.read(_MESSAGE_BYTES).decode(errors="replace")
-    except OSError:
+    if not path.is_file():  # a pipe would be waited for
         return ""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _MESSAGE_BYTES))
+        return file.read(_MESSAGE_BYTES).decode(errors="replace")

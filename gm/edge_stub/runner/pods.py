@@ -182,11 +182,11 @@ class PodWorker:
     async def _collect(self, runner: ContainerRunner) -> None:
         if runner.process is not None:
             ended = await runner.process.wait()
-            runner.process = None
             # A stopping runner is a reboot to its pods: they did not end, they were lost.
-            if not self._is_stopping:
-                runner.record.end(ended)
-                self._pod.status.touch()
+            if self._is_stopping:
+                runner.process = None
+            else:
+                runner.end(ended)
 
     async def _kill_in_time(self, runners: Sequence[ContainerRunner]) -> None:
         loop = asyncio.get_running_loop()

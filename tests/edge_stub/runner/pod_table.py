@@ -226,7 +226,10 @@ TERMINATION = (
         {
             "restartPolicy": "Always",
             "containers": [
-                container(f"trap 'echo bye > /gate/bye; exit 5' TERM; touch /gate/set; {SLEEP}")
+                container(
+                    "trap 'echo bye > /gate/bye; echo why > /dev/termination-log; exit 5' TERM; "
+                    f"touch /gate/set; {SLEEP}"
+                )
             ],
         },
         (Until("running", running()), HasFile("set"), Delete()),

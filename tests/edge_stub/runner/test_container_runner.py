@@ -134,6 +134,46 @@ async def test_a_startup_probe_that_fails_restarts(node: Edge) -> None:
     assert not status(pod)["started"] or status(pod)["restartCount"] >= 1
 
 
+async def test_a_probe_ends_one_of_several_containers_for_good(node: Edge) -> None:
+    """With Never it is not run again; one that ignores SIGTERM is killed after its grace period."""
+    liveness = {
+        "exec": {"command": ["test", "!", "-e", "/vol/bad"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 20,
+        "failureThreshold": 1,
+    }
+    mounts = [{"name": "v", "mountPath": "/vol"}]
+    sick = {
+        "name": "sick",
+        "image": "none",
+        "command": ["sh", "-c", "trap '' TERM; touch /vol/bad; while :; do sleep 0.05; done"],
+        "livenessProbe": liveness,
+        "volumeMounts": mounts,
+    }
+    well = {"name": "well", "image": "none", "command": ["sleep", "1000"]}
+    async with node.running():
+        await node.create(
+            "p",
+            restartPolicy="Never",
+            containers=[sick, well],
+            volumes=[{"name": "v", "hostPath": {"path": "/v"}}],
+        )
+        pod = await node.wait("p", lambda pod: "terminated" in status(pod).get("state", {}))
+        event = await node.wait_event("p", "Killing")
+    assert status(pod)["state"]["terminated"]["exitCode"] == 137
+    assert pod["status"]["phase"] == "Running"
+    assert event["message"] == "Container sick failed liveness probe"
+
+
+async def test_what_is_no_file_any_more_is_no_termination_message(node: Edge) -> None:
+    """A pipe that nobody writes to is not waited for."""
+    script = "rm /dev/termination-log; mkfifo /dev/termination-log"
+    async with node.running():
+        await node.create("p", script, restartPolicy="Never")
+        pod = await node.wait_phase("p", "Succeeded")
+    assert "message" not in status(pod)["state"]["terminated"]
+
+
 async def test_the_end_of_the_log_explains_where_a_pod_asks_for_it(node: Edge) -> None:
     """terminationMessagePolicy FallbackToLogsOnError."""
     async with node.running():
