@@ -80,6 +80,7 @@ class Hub:
         self._reports = ReportQueue(limits=report_limits, on_room=self._resume_reading)
         # On kinds that are held back: they must not hold up the reports on others.
         self._postponed = ReportQueue(limits=report_limits)
+        self._overflown: set[str] = set()  # nodes that had more of them than fit
 
     # What downstream says.
 
@@ -295,27 +296,39 @@ class Hub:
     def _postpone(self, report: Report) -> None:
         """Keep ``report`` until its kind is complete: what the node holds is not known before.
 
-        Beyond the limit of a node it is dropped; a v2 agent sends it again when it reconnects.
+        Beyond the limit of a node it is dropped; a v2 agent is made to send it again then.
         """
         self.counters["reports_deferred"] += 1
-        if not self._postponed.is_paused(report.node):
+        if self._postponed.is_paused(report.node):
+            self._overflown.add(report.node)
+        else:
             self._postponed.put(report)
         state = self._nodes.get(report.node)
         if report.ids and state is not None and state.session is not None:
             state.session.postpone(report.ids)
 
     def _take_up_postponed(self) -> None:
-        waiting = []
-        while (report := self._postponed.pop()) is not None:
-            waiting.append(report)
-        for report in waiting:
-            held_back = report.key.kind in self._held_back
-            (self._postponed if held_back else self._reports).put(report)
+        """Before what came later, as the reports on one object keep their order."""
+        if not len(self._postponed):
+            return
+        for node in tuple(self._overflown):
+            state = self._nodes.get(node)
+            if state is not None and state.session is not None and state.session.resends_reports:
+                self._forget_reports(node)
+                state.session.close(1011, "reports have to be sent again")
+        self._overflown.clear()
+        postponed, later = self._postponed.drain(), self._reports.drain()
+        for report in postponed:
+            is_held_back = report.key.kind in self._held_back
+            (self._postponed if is_held_back else self._reports).put(report)
+        for report in later:
+            self._reports.put(report)
 
     def _forget_reports(self, node: str) -> None:
         """Forget what ``node`` has reported and nobody has taken yet."""
         self._reports.drop(node)
         self._postponed.drop(node)
+        self._overflown.discard(node)
 
     def _resume_reading(self, node: str) -> None:
         state = self._nodes.get(node)

@@ -112,6 +112,13 @@ class ReportQueue:
             await self._filled.wait()
         return report
 
+    def drain(self) -> list[Report]:
+        """All that waits, in the order of its turns."""
+        taken = []
+        while (report := self.pop()) is not None:
+            taken.append(report)
+        return taken
+
     def drop(self, node: str) -> None:
         """Forget what ``node`` has reported and nobody has taken yet."""
         waiting = self._nodes.pop(node, None)

@@ -301,6 +301,21 @@ async def test_reports_on_a_held_back_kind_are_bounded() -> None:
     assert [(await hub.next_report()).content for _ in range(10)] == [b"%d" % n for n in range(10)]
 
 
+async def test_agent_sends_again_what_was_too_much_to_postpone() -> None:
+    """All of it, so that the order stays."""
+    hub = holding_back(report_limits=ReportLimits(per_node=2))
+    session = speaks_v2(hub)
+    kind = "federatedlearningjob"
+    for number in range(3):
+        hub.submit(Report(node=NODE, key=key("fl", kind), content=b"{}", ids=(number,)))
+    hub.submit(ABOUT_MODEL)
+    assert await hub.next_report() == ABOUT_MODEL
+    hub.put(NODE, desired("fl", kind=kind))
+    hub.complete(kind)
+    assert hub.waiting_reports == 0
+    assert session.poll(0, room=True) == [Close(1011, "reports have to be sent again")]
+
+
 def speaks_v2(hub: Hub) -> V2Session:
     """A v2 session."""
     session = hub.attach(NODE, lambda state, gate: V2Session(state, gate, max_frame_bytes=10_000))
