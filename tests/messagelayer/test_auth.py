@@ -85,6 +85,28 @@ async def test_rotated_token_counts_at_once_and_the_old_one_no_more(
         assert TOKEN_1 not in caplog.text
 
 
+async def test_tokens_of_a_mounted_secret_are_followed(tmp_path: Path) -> None:
+    """A kubelet swaps a link to the directory; the file that is named stays as it is."""
+    for version, token in (("v1", TOKEN_1), ("v2", TOKEN_2)):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "tokens").write_text(f"{token},edge1\n")
+    data, named = tmp_path / "..data", tmp_path / "tokens"
+    data.symlink_to("v1")
+    named.symlink_to("..data/tokens")
+    hub = open_hub()
+    settings = {"auth": "token", "token_file": str(named)}
+    async with (
+        serving(hub, timing=QUICK, **settings) as server,
+        Edge.connected(server.port, "edge1", additional_headers=bearer(TOKEN_1)) as old,
+    ):
+        (tmp_path / "..next").symlink_to("v2")
+        (tmp_path / "..next").replace(data)
+        assert (await old.wait_closed())[0] == REVOKED
+        assert await refusal(server.port, "edge1", hub, additional_headers=bearer(TOKEN_1)) == 401
+        async with Edge.connected(server.port, "edge1", additional_headers=bearer(TOKEN_2)):
+            assert hub.is_connected("edge1")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -126,6 +126,21 @@ def test_delete_names_the_uid_that_the_node_holds() -> None:
     assert put.uid == "new"
 
 
+def test_synced_comes_behind_the_last_of_a_long_difference() -> None:
+    """Although only a window of it is under way at a time."""
+    driver = Driver()
+    for number in range(80):
+        driver.put(f"d{number}")
+    said = driver.says()
+    assert [type(frame) for frame in said] == [v2.Welcome] + [v2.Put] * 32
+    for number in range(32):
+        driver.ack(f"d{number}")
+    assert [type(frame) for frame in driver.says()] == [v2.Put] * 32
+    for number in range(32, 48):
+        driver.ack(f"d{number}")
+    assert [type(frame) for frame in driver.says()] == [v2.Put] * 16 + [v2.Synced]
+
+
 def test_bytes_under_way_are_bounded() -> None:
     """But one object always may go, however large."""
     driver = Driver()
