@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from gm.messagelayer.liveness import MIN_PROGRESS_BYTES, Liveness, Verdict
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from gm.messagelayer.liveness import MIN_PROGRESS_BYTES, Liveness, Verdict, unsent_bytes
 
 
 def test_quiet_link_is_probed_and_then_dead() -> None:
@@ -35,3 +41,22 @@ def test_enough_that_goes_out_moves_the_deadline() -> None:
     assert link.check(140, gone_out=1000 + MIN_PROGRESS_BYTES) is Verdict.ALIVE
     assert link.deadline == 160
     assert link.check(160, gone_out=1000 + 2 * MIN_PROGRESS_BYTES - 1) is Verdict.DEAD
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_closed_link_has_nothing_unsent(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Its end and a look at it may come in the same turn of the loop."""
+
+    async def run() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        async with server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            assert unsent_bytes(writer.transport) == 0
+            writer.transport.abort()
+            assert unsent_bytes(writer.transport) == 0
+            for _ in range(3):  # until the loop has done with it
+                await asyncio.sleep(0)
+            assert unsent_bytes(writer.transport) == 0
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
