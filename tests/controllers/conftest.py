@@ -30,6 +30,7 @@ from gm.kube.informer import Informer, InformerSettings
 from gm.messagelayer import Timing
 from tests.cluster.cluster import Cluster
 from tests.controllers.faults import Faults, FaultyClient
+from tests.controllers.rights import Asked, Right, granted, right_of
 from tests.controllers.support import template
 from tests.fakes.edge import Edge, EdgeV2
 
@@ -39,6 +40,10 @@ FAST = InformerSettings(
 
 
 _SOON_SECONDS = 0.3
+
+DISPENSABLE = {Right("", "namespaces", "create")}  # the namespace comes with the roles
+GRANTED = granted("rbac.yaml", role="gm") | granted("rbac.yaml", role="gm-state")
+"""What the roles that we ship let GM ask: each test of a whole GM looks that it is enough."""
 
 
 class Site:
@@ -56,14 +61,19 @@ class Site:
         )
         self.stopping = asyncio.Event()
         self.faults = Faults()
+        self.asked: set[Asked] = set()
+        """What GM has asked of the API server."""
         self.edge_nodes = EdgeNodeSettings()
         self.settings = JobSettings(
             completion_grace_seconds=1, remake_first_seconds=0.2, retry_first_seconds=0.5
         )
 
+    def _observe(self, method: str, target: str, _status: int) -> None:
+        self.asked.add(right_of(method, target))
+
     async def connect(self, **options: Any) -> Client:
         """GM's client: one that this test can make fail, and that counts."""
-        client = await FaultyClient.connect(**options)
+        client = await FaultyClient.connect(**options, observe=self._observe)
         assert isinstance(client, FaultyClient)
         client.faults = self.faults
         return client
@@ -326,3 +336,5 @@ async def site(cluster: Cluster) -> AsyncIterator[Site]:
             name = msgspec.json.decode(item)["metadata"]["name"]
             if name.startswith(f"{cluster.namespace}-"):
                 await client.raw("DELETE", NODES.path(name=name))
+    beyond = {asked.right for asked in found.asked} - GRANTED - DISPENSABLE
+    assert not beyond, f"deploy/rbac.yaml does not grant {sorted(beyond)} (P1-079)"
