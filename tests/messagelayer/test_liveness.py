@@ -45,15 +45,13 @@ def test_enough_that_goes_out_moves_the_deadline() -> None:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_closed_link_has_nothing_unsent(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Its end and a look at it may come in the same turn of the loop."""
+    """Also one whose socket nobody has asked for before: uvloop knows it no more."""
 
     async def run() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with server:
             _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            assert unsent_bytes(writer.transport) == 0
             writer.transport.abort()
-            assert unsent_bytes(writer.transport) == 0
             for _ in range(3):  # until the loop has done with it
                 await asyncio.sleep(0)
             assert unsent_bytes(writer.transport) == 0
