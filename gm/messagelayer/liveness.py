@@ -75,7 +75,7 @@ def unsent_bytes(transport: asyncio.Transport) -> int:
     """What has been written, but not yet acknowledged by the peer's kernel."""
     unsent = transport.get_write_buffer_size()
     sock = transport.get_extra_info("socket")
-    if sock is None:  # uvloop's transports and those over TLS forget it when they are closed
+    if sock is None:  # uvloop: closed before anybody asked for it
         return unsent
     with contextlib.suppress(OSError, ValueError):  # closed meanwhile
         unsent += struct.unpack("=i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
