@@ -39,6 +39,8 @@ _JOIN_BYTES = 32 * 1024  # frames up to this size go out in one write with their
 _UNREAD_ANSWERS_BYTES = 64 * 1024  # pongs and acknowledgements behind what the peer does not read
 _MALFORMED_PER_MINUTE = 100
 _REFUSALS_PER_MINUTE = 100  # of all peers together: log lines, not refusals
+_PORTION_BYTES = 16 * 1024
+_PORTION = memoryview(bytearray(_PORTION_BYTES))  # one for all: it is never kept
 _KEEPALIVE = server_frame(Opcode.PING, b"")
 _PONG_NUMBER = struct.Struct(">I")
 _PING_HEADER = bytes([0x80 | Opcode.PING, _PONG_NUMBER.size])
@@ -73,8 +75,12 @@ class _Phase(enum.Enum):
     LOST = "lost"
 
 
-class Connection(asyncio.Protocol):
-    """From accept to close; owns the session of its node as long as no newer one exists."""
+class Connection(asyncio.BufferedProtocol):
+    """From accept to close; owns the session of its node as long as no newer one exists.
+
+    What comes in is read in portions, one per turn of the loop, so that a node that floods delays
+    others by what a portion costs. Without that uvloop reads megabytes at a time from one socket.
+    """
 
     __slots__ = (
         "_claim",
@@ -83,6 +89,7 @@ class Connection(asyncio.Protocol):
         "_is_busy",
         "_is_deaf",
         "_is_full",
+        "_is_resting",
         "_is_writable",
         "_liveness",
         "_loop",
@@ -117,8 +124,9 @@ class Connection(asyncio.Protocol):
         self._liveness: Liveness | None = None
         self._incoming: Incoming | None = None  # from the end of the handshake
         self._is_busy = False
-        # Nothing is read while there is no room for what it says, or answers are not taken.
-        self._is_full = self._is_deaf = False
+        # Nothing is read while there is no room for what it says, answers are not taken, or it is
+        # the others' turn.
+        self._is_full = self._is_deaf = self._is_resting = False
         self._unread_answers = 0  # bytes written while the peer did not read
         self._is_writable = True
         self._malformed: Allowance | None = None
@@ -132,14 +140,27 @@ class Connection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """See :class:`asyncio.BufferedProtocol`."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         self._host.joined(self)
         self._arm()
 
-    def data_received(self, data: bytes) -> None:
-        """See :class:`asyncio.Protocol`."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See :class:`asyncio.BufferedProtocol`; what is read is taken before the next read."""
+        return _PORTION
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`asyncio.BufferedProtocol`."""
+        if nbytes == _PORTION_BYTES and not self._is_resting:
+            self._set_reading(is_resting=True)
+            self._loop.call_soon(self._end_rest)
+        self._receive(bytes(_PORTION[:nbytes]))
+
+    def _end_rest(self) -> None:
+        self._set_reading(is_resting=False)
+
+    def _receive(self, data: bytes) -> None:
         self._is_busy = True  # one turn of the session at the end is enough
         try:
             incoming = self._incoming
@@ -159,7 +180,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> None:
-        """See :class:`asyncio.Protocol`; returning None closes the transport.
+        """See :class:`asyncio.BufferedProtocol`; returning None closes the transport.
 
         It closes only when all is sent, which on a broken link is never: so the session ends now.
         """
@@ -168,18 +189,18 @@ class Connection(asyncio.Protocol):
         self._end_within(self._host.timing.close_seconds)
 
     def pause_writing(self) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """See :class:`asyncio.BufferedProtocol`."""
         self._is_writable = False
 
     def resume_writing(self) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """See :class:`asyncio.BufferedProtocol`."""
         self._is_writable = True
         self._unread_answers = 0
         self._set_reading(is_deaf=False)
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.Protocol`."""
+        """See :class:`asyncio.BufferedProtocol`."""
         self._leave()
         if self.node:
             closed = self._protocol.close_rcvd or self._protocol.close_sent
@@ -486,14 +507,22 @@ class Connection(asyncio.Protocol):
     def _resume_reading(self) -> None:
         self._set_reading(is_full=False)
 
-    def _set_reading(self, *, is_full: bool | None = None, is_deaf: bool | None = None) -> None:
-        """Read only while neither is so; None: as before."""
-        was_reading = not (self._is_full or self._is_deaf)
+    def _set_reading(
+        self,
+        *,
+        is_full: bool | None = None,
+        is_deaf: bool | None = None,
+        is_resting: bool | None = None,
+    ) -> None:
+        """Read only while none of these is so; None: as before."""
+        was_reading = not (self._is_full or self._is_deaf or self._is_resting)
         if is_full is not None:
             self._is_full = is_full
         if is_deaf is not None:
             self._is_deaf = is_deaf
-        reads = not (self._is_full or self._is_deaf)
+        if is_resting is not None:
+            self._is_resting = is_resting
+        reads = not (self._is_full or self._is_deaf or self._is_resting)
         if reads is was_reading or self._transport.is_closing():
             return
         if not reads:

@@ -36,7 +36,7 @@ class TlsListener:
 
     def __init__(
         self,
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext,
         *,
         per_second: float,
