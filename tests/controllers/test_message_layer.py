@@ -32,6 +32,7 @@ from gm.api.resources import (
 from gm.controllers.edgenodes import EdgeNodeSettings
 from tests.cluster.cluster import Cluster
 from tests.controllers.conftest import Site
+from tests.controllers.rights import right_of
 from tests.fakes.edge import Edge, EdgeV2
 
 EMBEDDED = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
@@ -106,6 +107,30 @@ async def test_lists_anew_send_nothing_to_nodes_that_have_it_P1_087(site: Site) 
         await edge1.wait_for(lambda: len(edge1.frames) == frames[1] + 1)
         await site.settled()
         assert (len(edge0.frames), len(edge1.frames)) == (frames[0], frames[1] + 1)
+
+
+async def test_nodes_that_come_and_go_cost_no_lists_P1_046(site: Site) -> None:
+    """The API server is listed by GM's start, not by each node's; caches serve them all."""
+    lists: list[str] = []
+    observe = site._observe
+
+    def note(method: str, target: str, status: int) -> None:
+        observe(method, target, status)
+        if right_of(method, target).right.verb == "list":
+            lists.append(target)
+
+    site._observe = note  # type: ignore[method-assign]
+    await site.nodes("edge0")
+    await site.dataset("d0", "edge0")
+    async with site.gm() as manager:
+        await site.settled()
+        before = len(lists)
+        assert before
+        for number in range(40):
+            wire: type[Edge] | type[EdgeV2] = (Edge, EdgeV2)[number % 2]
+            async with wire.connected(manager.websocket_port, site.node("edge0")) as edge:
+                await edge.wait_for(lambda e=edge: bool(e.held))  # type: ignore[misc]
+        assert lists[before:] == []
 
 
 SECRET, HALF = "AKIATEST123", "half-of-a-secret"
