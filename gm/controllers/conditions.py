@@ -36,14 +36,19 @@ def now() -> datetime:
 
 def timestamp(moment: datetime) -> str:
     """``moment`` as Kubernetes writes it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # not strftime, which writes the year 99 with two digits
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def parse_time(text: Any) -> datetime | None:
-    """The moment that Kubernetes wrote as ``text``; None for anything else."""
+    """The moment that ``text``, a ``metav1.Time`` (RFC 3339), tells, in UTC; None if it tells none.
+
+    A time without a zone tells none: nobody knows whose clock it was read from.
+    """
     try:
-        return msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
+        moment = msgspec.convert(text, datetime)
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    except (msgspec.ValidationError, OverflowError):  # or it lies outside of the years 1 to 9999
         return None
 
 

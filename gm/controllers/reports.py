@@ -15,7 +15,7 @@ import msgspec
 from gm.api.meta import Json
 from gm.api.worker_names import TRAIN
 from gm.controllers.bounded import shrink
-from gm.controllers.conditions import find_condition, set_condition, timestamp
+from gm.controllers.conditions import find_condition, parse_time, set_condition, timestamp
 
 __all__ = [
     "DatasetUpdate",
@@ -52,7 +52,7 @@ class Update(Protocol):
 
 class _DatasetContent(msgspec.Struct, rename="camel"):
     number_of_samples: int
-    update_time: str | None = None
+    update_time: Any = None
 
 
 class _ModelContent(msgspec.Struct):
@@ -85,11 +85,15 @@ _decode_job = msgspec.json.Decoder(JobReport).decode
 
 
 def parse_dataset(content: bytes) -> DatasetUpdate:
-    """A dataset's report. Raises: msgspec.MsgspecError."""
+    """A dataset's report; an ``updateTime`` that is no time is as good as none.
+
+    Raises: msgspec.MsgspecError.
+    """
     decoded = _decode_dataset(content)
     if decoded.number_of_samples < 0:
         raise msgspec.ValidationError("numberOfSamples must not be negative")
-    return DatasetUpdate(decoded.number_of_samples)
+    # a count is worth more than its time: it is not lost over one that can not be read
+    return DatasetUpdate(decoded.number_of_samples, parse_time(decoded.update_time))
 
 
 def parse_job(content: bytes) -> JobReport:
@@ -108,18 +112,21 @@ def metric_values(metrics: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 class DatasetUpdate(msgspec.Struct):
-    """How many samples a dataset holds."""
+    """How many samples a dataset holds, and since when, if the node says so."""
 
     samples: int
+    counted_at: datetime | None = None
 
     def apply(self, status: Json, now: datetime) -> None:
-        """See :class:`Update`."""
-        if status.get("numberOfSamples") != self.samples or "updateTime" not in status:
-            status |= {"numberOfSamples": self.samples, "updateTime": timestamp(now)}
+        """See :class:`Update`; the same count at another time says the same."""
+        if status.get("numberOfSamples") != self.samples or not status.get("updateTime"):
+            moment = timestamp(self.counted_at or now)
+            status |= {"numberOfSamples": self.samples, "updateTime": moment}
 
     def absorb(self, newer: DatasetUpdate) -> bool:
-        """The latest count is what counts."""
-        self.samples = newer.samples
+        """The latest count is what counts, and when it was first reported."""
+        if newer.samples != self.samples or self.counted_at is None:
+            self.samples, self.counted_at = newer.samples, newer.counted_at
         return True
 
 

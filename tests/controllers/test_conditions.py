@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +121,28 @@ def test_times_are_read_leniently() -> None:
     assert parse_time(None) is None
     assert parse_time("yesterday") is None
     assert status_of(b'{"status": null}') == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("2026-11-30T01:00:00Z", "2026-11-30T01:00:00Z"),
+        ("2026-11-30T01:00:00+05:30", "2026-11-29T19:30:00Z"),
+        ("2026-11-30T01:00:00.999999Z", "2026-11-30T01:00:00Z"),
+        ("0099-01-01T00:00:00Z", "0099-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("9999-12-31T23:59:59-01:00", None),
+        ("2026-11-30T01:00:00", None),
+        ("2026-11-30 01:00:00", None),
+        ("2026-02-30T01:00:00Z", None),
+        ("", None),
+        (1_796_000_000, None),
+        (1.5, None),
+        ([], None),
+        ({}, None),
+    ],
+)
+def test_times_of_others_are_stored_in_utc_or_are_none(text: Any, stored: str | None) -> None:
+    """Whatever a node's clock and zone are; without a zone it is no time."""
+    moment = parse_time(text)
+    assert (None if moment is None else timestamp(moment)) == stored

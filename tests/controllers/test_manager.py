@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from gm.api.resources import (
     MODELS,
 )
 from gm.config import Config, WebsocketConfig
+from gm.controllers.conditions import now, timestamp
 from gm.controllers.manager import Manager
 from gm.devcluster.apiserver import running
 from gm.errors import ConfigError
@@ -102,6 +104,38 @@ async def test_sample_counts_are_written_once_and_not_echoed_P0_025(site: Site) 
         await site.cluster.wait_for(is_more)
         assert first is not None
         assert len(edge.frames) == frames, "a status is not sent back"
+
+
+async def test_the_time_of_a_count_is_stored_whatever_a_node_sends(site: Site) -> None:
+    """The node's, in UTC and as the API server takes it; GM's own when it is no time."""
+    await site.references()
+    times = [
+        ("2026-11-30T01:00:00Z", "2026-11-30T01:00:00Z"),
+        ("2026-11-30T01:00:00.5+05:30", "2026-11-29T19:30:00Z"),
+        ("0099-01-01T00:00:00Z", "0099-01-01T00:00:00Z"),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("2026-11-30 01:00:00", None),
+        (5, None),
+        (None, None),
+    ]
+    async with site.gm(), site.edge("edge0") as edge:
+        await edge.wait_for(lambda: bool(edge.held))
+        for count, (sent, stored) in enumerate(times):
+            report = {"numberOfSamples": count, "updateTime": sent}
+            begun = now()
+            await edge.report("dataset", site.namespace, "d0", report)
+
+            async def told(count: int = count) -> dict[str, Any] | None:
+                found = await site.cluster.get(DATASETS, "d0")
+                status: dict[str, Any] = (found or {}).get("status") or {}
+                return status if status.get("numberOfSamples") == count else None
+
+            status = await site.cluster.wait_for(told, what=f"the count sent at {sent}")
+            assert status is not None
+            if stored is not None:
+                assert status["updateTime"] == stored
+            else:
+                assert timestamp(begun) <= status["updateTime"] <= timestamp(now())
 
 
 async def test_a_node_may_report_only_on_what_it_holds_P0_033(site: Site) -> None:

@@ -54,6 +54,46 @@ def test_a_sample_count_is_written_when_it_changes_P0_025() -> None:
     assert status != before
 
 
+def test_the_time_that_a_node_counted_at_is_kept_P0_025() -> None:
+    """As reported, with the count that it belongs to; the same count later says nothing new."""
+    status: dict[str, Any] = {}
+    parse_dataset(b'{"numberOfSamples":3,"updateTime":"2026-11-30T03:00:00+02:00"}').apply(
+        status, NOW
+    )
+    assert status == {"numberOfSamples": 3, "updateTime": "2026-11-30T01:00:00Z"}
+    before = dict(status)
+    parse_dataset(b'{"numberOfSamples":3,"updateTime":"2026-11-30T02:00:00Z"}').apply(status, NOW)
+    assert status == before
+    parse_dataset(b'{"numberOfSamples":4,"updateTime":"2026-11-30T02:00:00Z"}').apply(status, NOW)
+    assert status == {"numberOfSamples": 4, "updateTime": "2026-11-30T02:00:00Z"}
+    del status["updateTime"]
+    parse_dataset(b'{"numberOfSamples":4}').apply(status, NOW)
+    assert status == {"numberOfSamples": 4, "updateTime": timestamp(NOW)}
+
+
+@pytest.mark.parametrize(
+    "moment", [b"null", b'""', b'"2026-11-30 01:00:00"', b'"soon"', b"5", b"{}", b"[[]]"]
+)
+def test_a_count_is_not_lost_over_a_time_that_can_not_be_read(moment: bytes) -> None:
+    """Then it was counted now."""
+    status: dict[str, Any] = {}
+    parse_dataset(b'{"numberOfSamples":3,"updateTime":' + moment + b"}").apply(status, NOW)
+    assert status == {"numberOfSamples": 3, "updateTime": timestamp(NOW)}
+
+
+def test_merged_counts_say_when_the_last_one_was_first_reported() -> None:
+    """As if each had been written by itself."""
+    count = DatasetUpdate(1, NOW)
+    count.absorb(DatasetUpdate(2, LATER))
+    assert count == DatasetUpdate(2, LATER)
+    count.absorb(DatasetUpdate(2, LATER + timedelta(minutes=1)))
+    assert count == DatasetUpdate(2, LATER)
+    count.absorb(DatasetUpdate(3))
+    assert count == DatasetUpdate(3)
+    count.absorb(DatasetUpdate(3, LATER))
+    assert count == DatasetUpdate(3, LATER)
+
+
 @pytest.mark.parametrize("content", [b"{}", b'{"numberOfSamples": "3"}', b"[]", b"null", b"x"])
 def test_a_dataset_report_that_makes_no_sense_is_refused(content: bytes) -> None:
     """It is somebody else's input."""
