@@ -1,7 +1,7 @@
 """Keep a real kube-apiserver's answers in tests/golden/apiserver.json.
 
 ``KUBEBUILDER_ASSETS=DIR python -m scripts.golden_apiserver``, from the repository's root. The
-requests are those of tests/devcluster/golden_requests.py.
+requests are those of tests/devcluster/golden.
 """
 
 from __future__ import annotations

@@ -11,7 +11,14 @@ from aiohttp import web
 from gm.devcluster.negotiate import Form
 from gm.devcluster.status import StatusError
 
-__all__ = ["MAX_BODY_BYTES", "answer", "encode_status", "raw_answer", "read_body"]
+__all__ = [
+    "MAX_BODY_BYTES",
+    "add_warnings",
+    "answer",
+    "encode_status",
+    "raw_answer",
+    "read_body",
+]
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _NO_CACHE = {"Cache-Control": "no-cache, private"}
@@ -37,6 +44,13 @@ def encode_status(error: StatusError) -> web.Response:
     if retry is not None:
         response.headers["Retry-After"] = str(retry)
     return response
+
+
+def add_warnings(response: web.StreamResponse, *texts: str) -> None:
+    """Give an answer that has not begun yet a ``Warning`` header for each text."""
+    for text in filter(None, texts):
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{escaped}"')
 
 
 def raw_answer(

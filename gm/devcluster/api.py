@@ -12,12 +12,12 @@ import secrets
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
 
 from gm.api.meta import Json, ObjectKey
+from gm.devcluster.gotime import timestamp
 from gm.devcluster.identity import (
     check_kind,
     check_names,
@@ -29,6 +29,7 @@ from gm.devcluster.identity import (
     shown_in_refusals,
 )
 from gm.devcluster.info import ResourceInfo
+from gm.devcluster.metadata import unique_owners
 from gm.devcluster.registry import Registry
 from gm.devcluster.status import (
     Cause,
@@ -41,7 +42,7 @@ from gm.devcluster.status import (
 )
 from gm.devcluster.store import Record, Store, Table
 
-__all__ = ["Api", "Hook", "WriteOptions", "Written", "timestamp"]
+__all__ = ["Api", "Hook", "WriteOptions", "Written"]
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident
 _MAX_GENERATED_PREFIX = 58
@@ -67,11 +68,6 @@ _NEED_RESOURCE_VERSION = frozenset(
 _CREATED_BY_UPDATE = frozenset({"endpoints", "events", "leases.coordination.k8s.io", "services"})
 
 
-def timestamp(moment: datetime | None = None) -> str:
-    """A moment, by default now, as ``metav1.Time``: RFC 3339 in whole seconds."""
-    return (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
     """Query parameters of a write; ``duplicates`` are the body's repeated keys."""
@@ -82,6 +78,7 @@ class WriteOptions:
 
 
 _DEFAULTS = WriteOptions()
+_ANY_VERSION = (None, "", "0")
 _MAX_OBJECT_BYTES = 1536 * 1024
 _INTERNAL = WriteOptions(field_validation="Ignore")
 
@@ -156,18 +153,20 @@ class Api:
         """Store a new object; ``obj`` is given away."""
         check_kind(info, obj)
         meta = metadata_of(obj)
-        if meta.get("resourceVersion"):
+        if meta.pop("resourceVersion", None) not in _ANY_VERSION:
             message = "resourceVersion should not be set on objects to be created"
             raise StatusError(500, "", message)
         set_namespace(info, meta, namespace)
+        self._check_definition(info, meta.get("name", ""))
         self._generate_name(info, meta)
         self._check_namespace(info, meta)
-        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), timestamp()
-        if info.is_custom or info.storage.qualified in _WITH_GENERATION:
-            meta["generation"] = 1
         warnings = info.prepare_create(
             obj, field_validation=options.field_validation, duplicates=options.duplicates
         )
+        warnings += unique_owners(meta)
+        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), timestamp()
+        if info.is_custom or info.storage.qualified in _WITH_GENERATION:
+            meta["generation"] = 1
         key = ObjectKey(meta.get("namespace", ""), meta["name"])
         table = self.table(info)
         if table.get(key) is not None:
@@ -177,7 +176,7 @@ class Api:
             hook.creating(stored, dry_run=options.dry_run)
         _check_size(stored, options)
         record = Record(key, stored, 0) if options.dry_run else table.put(key, stored)
-        return Written(record, warnings, created=True)
+        return Written(_written_as(info, record), warnings, created=True)
 
     def make(self, info: ResourceInfo, namespace: str, obj: Json) -> Record:
         """``create`` for controllers inside the server."""
@@ -196,6 +195,16 @@ class Api:
             if table.get(ObjectKey(meta.get("namespace", ""), name)) is None:
                 meta["name"] = name
                 return
+
+    def _check_definition(self, info: ResourceInfo, name: str) -> None:
+        """Nothing is created of a kind that is going away."""
+        if not info.is_custom:
+            return
+        table = self.store.table("customresourcedefinitions.apiextensions.k8s.io")
+        record = table.get(ObjectKey("", info.resource.qualified))
+        if record is not None and record.is_deleting:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(info.resource, name, why)
 
     def _check_namespace(self, info: ResourceInfo, meta: Json) -> None:
         """Nothing is created in a namespace that is absent or going away."""
@@ -247,7 +256,7 @@ class Api:
         if record is None:
             return
         needs_version = info.is_custom or info.storage.qualified in _NEED_RESOURCE_VERSION
-        if needs_version and not meta.get("resourceVersion"):
+        if needs_version and meta.get("resourceVersion") in _ANY_VERSION:
             cause = Cause(
                 "FieldValueInvalid",
                 "Invalid value: 0: must be specified for an update",
@@ -305,7 +314,8 @@ class Api:
     ) -> Written:
         """PATCH: ``change`` gets a copy of the object that it may use up, and gives the next."""
         record = self.get(info, key)
-        new = change(info.from_storage(record.copy()))
+        seen = record.view(info.from_storage)
+        new = change(record.copy() if seen is record.object else copy.deepcopy(seen))
         check_patched(info, new)
         self._check_patched_names(info, new, key, options)
         with shown_in_refusals(msgspec.json.encode(new), new["kind"]):
@@ -326,11 +336,12 @@ class Api:
         self, info: ResourceInfo, record: Record, new: Json, subresource: str, options: WriteOptions
     ) -> Written:
         meta = new["metadata"]
-        if (version := meta.get("resourceVersion")) and version != record.meta["resourceVersion"]:
+        version = meta.get("resourceVersion")
+        if version not in (*_ANY_VERSION, record.meta["resourceVersion"]):
             self._check_readable(info, new, options)
             check_version(version)
             raise stale(info.resource, record.key.name)
-        old = info.from_storage(record.object)
+        old = record.view(info.from_storage)
         warnings = info.prepare_update(
             new,
             old,
@@ -338,6 +349,7 @@ class Api:
             field_validation=options.field_validation,
             duplicates=options.duplicates,
         )
+        warnings += unique_owners(new["metadata"])
         stored = info.to_storage(new)
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.updating(stored, record.object, dry_run=options.dry_run)
@@ -354,7 +366,9 @@ class Api:
         """
         meta, before = new["metadata"], record.meta
         meta["resourceVersion"] = before["resourceVersion"]
-        if "generation" in before and _is_new_generation(info, new, record.object):
+        if "generation" in before and _is_new_generation(
+            info, new, self._stored_view(info, record)
+        ):
             meta["generation"] = before["generation"] + 1
         if _may_go(new):
             if not dry_run:
@@ -364,7 +378,13 @@ class Api:
             return record
         if dry_run:
             return Record(record.key, new, record.revision)
-        return self.table(info).put(record.key, new)
+        return _written_as(info, self.table(info).put(record.key, new))
+
+    @staticmethod
+    def _stored_view(info: ResourceInfo, record: Record) -> Json:
+        """The object as it would be stored now: with what its schema has added since."""
+        seen = record.view(info.from_storage)
+        return record.object if seen is record.object else info.to_storage(seen)
 
     def remove(self, info: ResourceInfo, key: ObjectKey, last: Json | None = None) -> Record:
         """Take an object out of the store; what it held is let go."""
@@ -372,6 +392,13 @@ class Api:
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.removed(removed.object)
         return removed
+
+
+def _written_as(info: ResourceInfo, record: Record) -> Record:
+    """Note that the object needs no second look when it is read under the same rules."""
+    if info.is_custom and info.storage == info.resource:
+        record.is_seen_as(info.from_storage)
+    return record
 
 
 def _check_size(stored: Json, options: WriteOptions) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.api import Api, timestamp
-from gm.devcluster.status import Cause, bad_request, conflict, invalid
+from gm.devcluster.api import Api
+from gm.devcluster.gotime import timestamp
+from gm.devcluster.status import StatusError, bad_request, conflict
 from gm.devcluster.store import Record
 
-__all__ = ["SUCCESS", "bind", "finalize", "set_condition"]
+__all__ = ["SUCCESS", "bind", "finalize", "mark_evicted", "set_condition"]
 
 SUCCESS: Json = {
     "kind": "Status",
@@ -37,10 +38,12 @@ def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json
     target = body.get("target") or {}
     node, name = target.get("name") or "", (body.get("metadata") or {}).get("name")
     if name and name != key.name:
-        raise bad_request(f"name in URL does not match name in Binding object: {key.name}, {name}")
+        raise bad_request("name in URL does not match name in Binding object")
+    if (kind := target.get("kind") or "") not in ("", "Node"):
+        allowed = 'supported values: "Node", "<empty>"'
+        raise StatusError(500, "", f'target.kind: Unsupported value: "{kind}": {allowed}')
     if not node:
-        cause = Cause("FieldValueRequired", "Required value", "target.name")
-        raise invalid("Binding", "", key.name, [cause])
+        raise StatusError(500, "", "target.name: Required value")
     info = api.builtin("pods")
     record = api.get(info, key)
     spec = record.object["spec"]
@@ -51,7 +54,7 @@ def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json
         why = f'pod {key.name} is already assigned to node "{holder}"'
         raise conflict(info.resource, key.name, why, kind="pods/binding")
     status = record.object.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True"}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
     conditions = set_condition(status.get("conditions") or [], scheduled)
     new = {
         **record.object,
@@ -62,6 +65,24 @@ def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json
     if not dry_run:
         api.table(info).put(key, new)
     return SUCCESS
+
+
+def mark_evicted(api: Api, key: ObjectKey) -> None:
+    """Say in a pod's status that it goes because of an eviction. Raises: StatusError (404)."""
+    info = api.builtin("pods")
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+    def change(pod: Json) -> Json:
+        status = pod.setdefault("status", {})
+        status["conditions"] = set_condition(status.get("conditions") or [], target)
+        return pod
+
+    api.modify(info, key, change, subresource="status")
 
 
 def finalize(api: Api, key: ObjectKey, body: Json) -> Record:

@@ -6,11 +6,23 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gm.api.meta import Json, ResourceType
-from gm.devcluster import columns, crds, defaults, events, reviews, validation
+from gm.devcluster import (
+    columns,
+    crdrules,
+    defaults,
+    events,
+    podspec,
+    reviews,
+    servicespec,
+    validation,
+    workloads,
+)
 from gm.devcluster.definitions import definitions
+from gm.devcluster.gotime import timestamp
 from gm.devcluster.info import ResourceInfo, User
 from gm.devcluster.metadata import dns_label, service_name
 from gm.devcluster.preparing import BuiltinBehaviour
+from gm.devcluster.scalepaths import ScalePaths
 from gm.devcluster.schema import Schema
 
 __all__ = ["resources"]
@@ -26,6 +38,19 @@ def _status(value: Json) -> Callable[[Json], None]:
         obj["status"] = dict(value)
 
     return begin
+
+
+def _begin_pod(obj: Json) -> None:
+    obj["status"] = {"phase": "Pending"}
+    if (obj.get("spec") or {}).get("schedulingGates"):
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": timestamp(),
+        }
+        obj["status"]["conditions"] = [gated]
 
 
 def _begin_namespace(obj: Json) -> None:
@@ -51,6 +76,10 @@ def _carry_service(new: Json, old: Json) -> None:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if "ExternalName" in (before.get("type"), after.get("type")):
         return
+    address = after.get("clusterIP")
+    is_older_meant = after.get("clusterIPs") == before.get("clusterIPs")
+    if address and address != before.get("clusterIP") and is_older_meant:
+        after["clusterIPs"] = [address]
     for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if field in before and not after.get(field):
             after[field] = before[field]
@@ -71,25 +100,28 @@ def _carry_service(new: Json, old: Json) -> None:
 
 
 _POD = BuiltinBehaviour(
-    begin=_status({"phase": "Pending"}),
+    begin=_begin_pod,
     defaults=defaults.pod,
-    validate=validation.pod,
-    validate_change=validation.pod_change,
+    validate=podspec.pod,
+    validate_change=podspec.pod_change,
+    warn=podspec.pod_warnings,
+    warns_on_update=False,
 )
 _SERVICE = BuiltinBehaviour(
     name_rule=service_name,
     begin=_status({"loadBalancer": {}}),
     defaults=defaults.service,
-    validate=validation.service,
+    validate=servicespec.service,
     carry=_carry_service,
-    validate_change=validation.service_change,
+    validate_change=servicespec.service_change,
 )
 _CRD = BuiltinBehaviour(
     begin=_begin_crd,
     defaults=defaults.custom_resource_definition,
-    validate=crds.validate,
-    validate_change=crds.validate_change,
-    warn=crds.warnings,
+    validate=crdrules.validate,
+    validate_change=crdrules.validate_change,
+    warn=crdrules.warnings,
+    names_any_finalizer=True,
 )
 _PLAIN = BuiltinBehaviour()
 
@@ -145,6 +177,9 @@ _INVOLVED = " ".join(
     for field in ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
 )
 _EVENT_FIELDS = f"{_INVOLVED} reason reportingComponent source type"
+_NEW_EVENT_FIELDS = (
+    f"{_INVOLVED.replace('involvedObject', 'regarding')} reason reportingController type"
+)
 _POD_FIELDS = (
     "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "
     "status.phase status.podIP status.nominatedNodeName"
@@ -161,11 +196,12 @@ def _core() -> Iterable[ResourceInfo]:
         "endpoints",
         BuiltinBehaviour(defaults=defaults.endpoints),
         short_names="ep",
+        warning="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     )
     yield _info(
         f"{_CORE}.Event",
         "events",
-        BuiltinBehaviour(defaults=defaults.core_event, validate=validation.core_event),
+        BuiltinBehaviour(validate=validation.core_event),
         short_names="ev",
         selectable_fields=_EVENT_FIELDS,
     )
@@ -177,6 +213,8 @@ def _core() -> Iterable[ResourceInfo]:
             begin=_begin_namespace,
             defaults=defaults.namespace,
             carry=_carry_namespace,
+            validate=validation.namespace,
+            validate_change=validation.namespace_change,
         ),
         namespaced=False,
         short_names="ns",
@@ -187,7 +225,11 @@ def _core() -> Iterable[ResourceInfo]:
     yield _info(
         f"{_CORE}.Node",
         "nodes",
-        BuiltinBehaviour(defaults=defaults.node, validate=validation.node),
+        BuiltinBehaviour(
+            defaults=defaults.node,
+            validate=validation.node,
+            validate_change=validation.node_change,
+        ),
         namespaced=False,
         short_names="no",
         subresources="status",
@@ -251,8 +293,9 @@ def _groups() -> Iterable[ResourceInfo]:
             BuiltinBehaviour(
                 begin=_status({}),
                 defaults=defaults.deployment,
-                validate=validation.deployment,
-                validate_change=validation.deployment_change,
+                validate=workloads.deployment,
+                validate_change=workloads.selector_change,
+                warn=workloads.workload_warnings,
             ),
         ),
         (
@@ -261,8 +304,9 @@ def _groups() -> Iterable[ResourceInfo]:
             BuiltinBehaviour(
                 begin=_status({}),
                 defaults=defaults.replica_set,
-                validate=validation.replica_set,
-                validate_change=validation.deployment_change,
+                validate=workloads.replica_set,
+                validate_change=workloads.selector_change,
+                warn=workloads.workload_warnings,
             ),
         ),
     ):
@@ -273,7 +317,8 @@ def _groups() -> Iterable[ResourceInfo]:
             group="apps",
             short_names=short,
             categories="all",
-            subresources="status",
+            subresources="scale status",
+            scale=ScalePaths(),
         )
     yield _info(
         "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
@@ -300,10 +345,15 @@ def _groups() -> Iterable[ResourceInfo]:
     yield _info(
         "io.k8s.api.events.v1.Event",
         "events",
-        BuiltinBehaviour(validate=lambda obj: validation.core_event(events.to_core(obj))),
+        BuiltinBehaviour(
+            validate=lambda obj: validation.new_event(events.to_core(obj)),
+            validate_change=lambda new, old: validation.new_event_change(
+                events.to_core(new), events.to_core(old)
+            ),
+        ),
         group="events.k8s.io",
         short_names="ev",
-        selectable_fields=_EVENT_FIELDS,
+        selectable_fields=_NEW_EVENT_FIELDS,
         storage=ResourceType(version="v1", kind="Event", plural="events"),
         to_storage=events.to_core,
         from_storage=events.to_events_v1,

@@ -118,18 +118,13 @@ def selector_text(selector: Json | None) -> str:
     """A label selector as one line."""
     if not selector:
         return NONE
-    parts = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
+    parts = [(k, f"{k}={v}") for k, v in (selector.get("matchLabels") or {}).items()]
     for need in selector.get("matchExpressions") or []:
         key, values = need.get("key", ""), ",".join(sorted(need.get("values") or []))
-        parts.append(
-            {
-                "In": f"{key} in ({values})",
-                "NotIn": f"{key} notin ({values})",
-                "Exists": key,
-                "DoesNotExist": f"!{key}",
-            }.get(need.get("operator", ""), key)
-        )
-    return ",".join(parts) or NONE
+        shown = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})"}
+        shown["DoesNotExist"] = f"!{key}"
+        parts.append((key, shown.get(need.get("operator", ""), key)))
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0])) or NONE
 
 
 def conditions_of(obj: Json) -> dict[str, str]:

@@ -1,186 +1,21 @@
-"""Custom resource definitions: what a CRD must be like, and the resources that it makes."""
+"""Custom resource definitions: their status, and the resources that they make."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
 
 from gm.api.meta import Json, ResourceType
-from gm.devcluster import structural
 from gm.devcluster.cells import name_column
 from gm.devcluster.columns import DEFAULT
 from gm.devcluster.custom import CustomBehaviour, custom_schema, printer_column
-from gm.devcluster.info import ResourceInfo
-from gm.devcluster.jsonpath import JsonPathError, compile_path
-from gm.devcluster.metadata import invalid_value, required, service_name, unsupported
-from gm.devcluster.status import Cause
+from gm.devcluster.gotime import timestamp
+from gm.devcluster.info import ResourceInfo, version_order
+from gm.devcluster.scalepaths import ScalePaths
+from gm.devcluster.schema import Schema, apply_defaults, prune
 from gm.devcluster.values import Validator
 
-__all__ = ["name_conflicts", "resources", "status", "validate", "validate_change", "warnings"]
-
-_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_PROTECTED = (".k8s.io", ".kubernetes.io")
-_APPROVAL = "api-approved.kubernetes.io"
-
-
-# --- what a CRD must be like --------------------------------------------------------------------
-
-
-def validate(crd: Json) -> Iterator[Cause]:
-    """What is wrong with a CRD."""
-    spec = crd["spec"]
-    names, group = spec.get("names") or {}, spec.get("group", "")
-    if crd["metadata"].get("name") != f"{names.get('plural', '')}.{group}":
-        why = 'must be spec.names.plural+"."+spec.group'
-        yield invalid_value("metadata.name", crd["metadata"].get("name", ""), why)
-    if not group:
-        yield required("spec.group")
-    protected = group in ("k8s.io", "kubernetes.io") or group.endswith(_PROTECTED)
-    if protected and not (crd["metadata"].get("annotations") or {}).get(_APPROVAL):
-        why = f'protected groups must have approval annotation "{_APPROVAL}", see https://github.com/kubernetes/enhancements/pull/1111'
-        yield required(f"metadata.annotations[{_APPROVAL}]", why)
-    scope = spec.get("scope")
-    if not scope:
-        yield required("spec.scope")
-    elif scope not in ("Cluster", "Namespaced"):
-        yield unsupported("spec.scope", scope, ["Cluster", "Namespaced"])
-    if spec.get("preserveUnknownFields"):
-        why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"  # noqa: E501
-        yield invalid_value("spec.preserveUnknownFields", True, why)
-    if (spec.get("conversion") or {}).get("strategy", "None") != "None":
-        yield unsupported("spec.conversion.strategy", spec["conversion"]["strategy"], ["None"])
-    yield from _names(names)
-    yield from _versions(spec.get("versions") or [])
-
-
-def _names(names: Json) -> Iterator[Cause]:
-    for field in ("plural", "singular", "kind", "listKind"):
-        value = names.get(field, "")
-        if not value:
-            yield required(f"spec.names.{field}")
-        elif "ind" in field and (problem := service_name(value.lower())):
-            why = f"may have mixed case, but should otherwise match: {problem}"
-            yield invalid_value(f"spec.names.{field}", value, why)
-        elif "ind" not in field and (problem := service_name(value)):
-            yield invalid_value(f"spec.names.{field}", value, problem)
-    for index, value in enumerate(names.get("shortNames") or []):
-        if problem := service_name(value):
-            yield invalid_value(f"spec.names.shortNames[{index}]", value, problem)
-    if names.get("kind") and names.get("kind") == names.get("listKind"):
-        why = "kind and listKind may not be the same"
-        yield invalid_value("spec.names.listKind", names["listKind"], why)
-
-
-def _versions(versions: list[Json]) -> Iterator[Cause]:
-    names = [version.get("name", "") for version in versions]
-    if len({*names}) != len(names):
-        why = "must contain unique version names"
-        yield invalid_value("spec.versions", _shown(versions), why)
-    stored = [version.get("name", "") for version in versions if version.get("storage")]
-    if len(stored) != 1:
-        why = "must have exactly one version marked as storage version"
-        yield invalid_value("spec.versions", _shown(versions), why)
-    for index, version in enumerate(versions):
-        where = f"spec.versions[{index}]"
-        if problem := service_name(version.get("name", "")):
-            yield invalid_value(f"{where}.name", version.get("name", ""), problem)
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if not schema:
-            yield required(f"{where}.schema.openAPIV3Schema")
-        else:
-            # The real server names the schema of a CRD's only version so, too.
-            alone = len(versions) == 1
-            place = "spec.validation" if alone else f"{where}.schema"
-            yield from _schema(version, schema, f"{place}.openAPIV3Schema")
-        prefix = "spec" if len(versions) == 1 else where
-        for number, column in enumerate(version.get("additionalPrinterColumns") or []):
-            yield from _column(column, f"{prefix}.additionalPrinterColumns[{number}]")
-    if not stored:
-        yield invalid_value("status.storedVersions", None, "must have at least one stored version")
-    elif len(stored) > 1:
-        why = f"must have the storage version {stored[0]}"
-        yield invalid_value("status.storedVersions", stored[:1], why)
-
-
-def _schema(version: Json, schema: Json, path: str) -> Iterator[Cause]:
-    kind = schema.get("type") or "object"
-    if kind != "object" and "status" in (version.get("subresources") or {}):
-        why = (
-            'only "object" is allowed as the type at the root of the schema if the status '
-            "subresource is enabled"
-        )
-        yield invalid_value(f"{path}.type", kind, why)
-    yield from structural.check(schema, path)
-
-
-def _shown(versions: list[Json]) -> list[Json]:
-    """Versions as upstream holds them, where all share schema and columns."""
-    shared = ("Schema", "Subresources", "AdditionalPrinterColumns", "SelectableFields")
-    return [
-        {
-            "Name": version.get("name", ""),
-            "Served": version.get("served", False),
-            "Storage": version.get("storage", False),
-            "Deprecated": version.get("deprecated", False),
-            "DeprecationWarning": version.get("deprecationWarning"),
-            **dict.fromkeys(shared),
-        }
-        for version in versions
-    ]
-
-
-def _column(column: Json, path: str) -> Iterator[Cause]:
-    if not column.get("name"):
-        yield required(f"{path}.name")
-    allowed = f"must be one of {','.join(_COLUMN_TYPES)}"
-    if not column.get("type"):
-        yield required(f"{path}.type", allowed)
-    elif column["type"] not in _COLUMN_TYPES:
-        yield invalid_value(f"{path}.type", column["type"], allowed)
-    json_path = column.get("jsonPath", "")
-    if not json_path:
-        yield required(f"{path}.JSONPath")
-    elif not json_path.startswith("."):
-        why = "must be a simple json path starting with ."
-        yield invalid_value(f"{path}.JSONPath", json_path, why)
-
-
-def validate_change(new: Json, old: Json) -> Iterator[Cause]:
-    """What may not change of a CRD."""
-    before, after = old["spec"], new["spec"]
-    for field in ("group", "scope"):
-        if before.get(field) != after.get(field):
-            yield invalid_value(f"spec.{field}", after.get(field), "field is immutable")
-    for field in ("kind", "plural"):
-        if (value := after["names"].get(field)) != before["names"].get(field):
-            yield invalid_value(f"spec.names.{field}", value, "field is immutable")
-    names = [version.get("name") for version in after.get("versions") or []]
-    for index, stored in enumerate((old.get("status") or {}).get("storedVersions") or []):
-        if stored not in names:
-            why = f"missing from spec.versions; {stored} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {stored} and removes {stored} from status.storedVersions"  # noqa: E501
-            yield invalid_value(f"status.storedVersions[{index}]", stored, why)
-
-
-def warnings(crd: Json) -> list[str]:
-    """What a CRD asks for that is not done here."""
-    found = []
-    for version in crd["spec"].get("versions") or []:
-        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-        if paths := [*structural.cel_rules(schema)]:
-            found.append(
-                f"this embedded API server does not evaluate x-kubernetes-validations (version "
-                f"{version.get('name')}: {', '.join(paths)})"
-            )
-        for column in version.get("additionalPrinterColumns") or []:
-            try:
-                compile_path(column["jsonPath"])
-            except JsonPathError as exc:
-                found.append(f"column {column['name']} stays empty: {exc}")
-    return found
-
-
-# --- names and conditions -----------------------------------------------------------------------
+__all__ = ["name_conflicts", "resources", "status"]
 
 
 def name_conflicts(crd: Json, served: Iterable[ResourceInfo]) -> list[tuple[str, str]]:
@@ -221,6 +56,7 @@ def status(crd: Json, conflicts: list[tuple[str, str]]) -> Json:
         "conditions": [
             _condition("NamesAccepted", accepted, known.get("NamesAccepted")),
             _condition("Established", established, known.get("Established")),
+            *(known[kind] for kind in known if kind not in ("NamesAccepted", "Established")),
         ],
         "acceptedNames": names,
         "storedVersions": [*stored, *([storage] if storage not in stored else [])],
@@ -229,8 +65,8 @@ def status(crd: Json, conflicts: list[tuple[str, str]]) -> Json:
 
 def _condition(kind: str, says: tuple[str, str, str], before: Json | None) -> Json:
     """A condition; an unchanged one keeps the time of its last transition."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    since = before["lastTransitionTime"] if before and before.get("status") == says[0] else now
+    unchanged = before is not None and before.get("status") == says[0]
+    since = before["lastTransitionTime"] if before and unchanged else timestamp()
     return {
         "type": kind,
         "status": says[0],
@@ -240,30 +76,74 @@ def _condition(kind: str, says: tuple[str, str, str], before: Json | None) -> Js
     }
 
 
-# --- what a CRD makes ---------------------------------------------------------------------------
-
-
 def resources(crd: Json) -> list[ResourceInfo]:
     """One resource for each served version."""
     spec = crd["spec"]
-    storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
-    return [_resource(spec, version, storage) for version in spec["versions"] if version["served"]]
+    storage = next(v for v in spec["versions"] if v.get("storage"))
+    stored = storage["name"], custom_schema(storage["schema"]["openAPIV3Schema"])
+    return [_resource(spec, version, *stored) for version in spec["versions"] if version["served"]]
 
 
-def _same(obj: Json) -> Json:
-    return obj
+def _written_in(stored: str, schema: Schema) -> Callable[[Json], Json]:
+    """Brings what was written in any version into the one that is stored, under its schema.
+
+    Without conversion, versions differ in nothing but their name and their schema.
+    """
+
+    def write(obj: Json) -> Json:
+        if obj.get("apiVersion") == stored:
+            return obj
+        written = {**copy.deepcopy(obj), "apiVersion": stored}
+        prune(schema, written, unknown=[])
+        return written
+
+    return write
 
 
-def _as_version(api_version: str) -> Callable[[Json], Json]:
-    """Without conversion, versions differ in nothing but their name."""
+def _read_in(api_version: str, schema: Schema, stored: Schema) -> Callable[[Json], Json]:
+    """Shows stored objects under the rules of the ``stored`` version as they are now.
 
-    def translate(obj: Json) -> Json:
-        return {**obj, "apiVersion": api_version}
+    What was written before the CRD changed is pruned and gets its defaults; of what it has then,
+    another version shows what its own ``schema`` knows.
+    """
 
-    return translate
+    def read(obj: Json) -> Json:
+        seen = copy.deepcopy(obj)
+        seen["apiVersion"] = api_version
+        prune(stored, seen, unknown=[])
+        apply_defaults(stored, seen)
+        if schema is not stored:
+            prune(schema, seen, unknown=[])
+        return obj if seen == obj else seen
+
+    return read
 
 
-def _resource(spec: Json, version: Json, storage: str) -> ResourceInfo:
+def _deprecation(spec: Json, version: Json) -> str:
+    """What everybody is told who uses a version that is deprecated."""
+    if not version.get("deprecated"):
+        return ""
+    if said := version.get("deprecationWarning"):
+        return str(said)
+    group, kind = spec["group"], spec["names"]["kind"]
+    names = [v["name"] for v in spec["versions"] if v["served"] and not v.get("deprecated")]
+    newer = [n for n in names if version_order(n) < version_order(version["name"])]
+    usual = f"{group}/{version['name']} {kind} is deprecated"
+    return f"{usual}; use {group}/{min(newer, key=version_order)} {kind}" if newer else usual
+
+
+def _scale(version: Json) -> ScalePaths | None:
+    declared = (version.get("subresources") or {}).get("scale")
+    if declared is None:
+        return None
+    return ScalePaths(
+        replicas=declared["specReplicasPath"].removeprefix("."),
+        ready=declared["statusReplicasPath"].removeprefix("."),
+        selector=(declared.get("labelSelectorPath") or "").removeprefix("."),
+    )
+
+
+def _resource(spec: Json, version: Json, storage: str, stored_schema: Schema) -> ResourceInfo:
     names, group = spec["names"], spec["group"]
 
     def resource_type(name: str) -> ResourceType:
@@ -278,27 +158,27 @@ def _resource(spec: Json, version: Json, storage: str) -> ResourceInfo:
     resource, stored = resource_type(version["name"]), resource_type(storage)
     raw = version["schema"]["openAPIV3Schema"]
     has_status = (version.get("subresources") or {}).get("status") is not None
-    deprecation = ""
-    if version.get("deprecated"):
-        usual = f"{resource.api_version} {resource.kind} is deprecated"
-        deprecation = version.get("deprecationWarning") or usual
+    scale = _scale(version)
+    schema = stored_schema if version["name"] == storage else custom_schema(raw)
     declared = version.get("additionalPrinterColumns") or []
     columns = (name_column(), *map(printer_column, declared)) if declared else DEFAULT
     fields = [f.get("jsonPath", "") for f in version.get("selectableFields") or []]
-    moved = resource != stored
+    parts = {"status": has_status, "scale": scale is not None}
     return ResourceInfo(
         resource=resource,
         storage=stored,
         singular=names["singular"],
         list_kind=names["listKind"],
-        schema=custom_schema(raw),
-        behaviour=CustomBehaviour(Validator(raw), has_status=has_status, warning=deprecation),
+        schema=schema,
+        behaviour=CustomBehaviour(Validator(raw), has_status=has_status, scale=scale),
         columns=columns,
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        subresources=frozenset({"status"} if has_status else ()),
+        subresources=frozenset(name for name, is_served in parts.items() if is_served),
         is_custom=True,
+        warning=_deprecation(spec, version),
+        scale=scale,
         selectable_fields=frozenset(field.removeprefix(".") for field in fields),
-        to_storage=_as_version(stored.api_version) if moved else _same,
-        from_storage=_as_version(resource.api_version) if moved else _same,
+        to_storage=_written_in(stored.api_version, stored_schema),
+        from_storage=_read_in(resource.api_version, schema, stored_schema),
     )

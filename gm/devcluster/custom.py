@@ -9,6 +9,7 @@ from typing import Any
 from gm.api.meta import Json
 from gm.devcluster.cells import human_duration, seconds_of
 from gm.devcluster.definitions import definitions
+from gm.devcluster.embedded import embedded_causes, read_embedded
 from gm.devcluster.info import Column, ResourceInfo
 from gm.devcluster.jsonpath import JsonPathError, compile_path, text
 from gm.devcluster.metadata import dns_subdomain, validate_metadata, validate_update
@@ -19,6 +20,7 @@ from gm.devcluster.preparing import (
     raise_causes,
     undecodable,
 )
+from gm.devcluster.scalepaths import ScalePaths
 from gm.devcluster.schema import Schema, TypeMismatch, apply_defaults, check_types, normalise
 from gm.devcluster.values import Validator
 
@@ -44,9 +46,10 @@ def custom_schema(raw: Json) -> Schema:
 class CustomBehaviour:
     """The rules of one version of a custom kind."""
 
-    def __init__(self, validator: Validator, *, has_status: bool, warning: str = "") -> None:
-        self._validator, self._has_status = validator, has_status
-        self._warnings = [warning] if warning else []
+    def __init__(
+        self, validator: Validator, *, has_status: bool, scale: ScalePaths | None = None
+    ) -> None:
+        self._validator, self._has_status, self._scale = validator, has_status, scale
 
     def create(
         self, info: ResourceInfo, obj: Json, *, field_validation: str, duplicates: Sequence[str]
@@ -98,9 +101,10 @@ class CustomBehaviour:
         assert meta is not None
         try:
             check_types(meta, obj.get("metadata") or {}, owner="ObjectMeta")
+            read_embedded(info.schema, obj)
         except TypeMismatch as exc:
             raise undecodable(info, obj, str(exc)) from exc
-        return [*warnings, *self._warnings]
+        return warnings
 
     def _finish(self, info: ResourceInfo, obj: Json, old: Json | None) -> None:
         meta = info.schema.child("metadata")
@@ -109,9 +113,16 @@ class CustomBehaviour:
         apply_defaults(info.schema, obj)
         causes = [] if old is None else validate_update(obj["metadata"], old["metadata"])
         causes += validate_metadata(
-            obj["metadata"], namespaced=info.resource.namespaced, name_rule=dns_subdomain
+            obj["metadata"],
+            namespaced=info.resource.namespaced,
+            name_rule=dns_subdomain,
+            is_custom=True,
         )
-        raise_causes(info, obj, [*causes, *self._validator.causes(obj)])
+        causes += self._validator.causes(obj)
+        causes += embedded_causes(info.schema, obj)
+        if self._scale is not None:
+            causes += self._scale.causes(obj)
+        raise_causes(info, obj, causes)
 
 
 def printer_column(declared: Json) -> Column:

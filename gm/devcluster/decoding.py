@@ -11,7 +11,7 @@ from gm.devcluster.gojson import MAX_DEPTH, NUMBERS, explain, readable
 from gm.devcluster.schema import join
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 
-__all__ = ["MEDIA_TYPES", "decode", "identify"]
+__all__ = ["MEDIA_TYPES", "decode", "identify", "no_object"]
 
 MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _SUMMARY_BYTES = 30
@@ -41,7 +41,7 @@ def decode(body: bytes, media_type: str, *, kind: str) -> tuple[Json, list[str]]
     else:
         raise unsupported_media_type(MEDIA_TYPES)
     if not isinstance(value, dict):
-        raise _unrecognised(kind, f"couldn't get version/kind; {_go_kind(value)}", body)
+        raise _unrecognised(kind, f"couldn't get version/kind; {no_object(value)}", body)
     return value, duplicates
 
 
@@ -77,7 +77,8 @@ def _summary(body: bytes) -> str:
     return f"{shown} ..." if len(body) > _SUMMARY_BYTES else shown
 
 
-def _go_kind(value: Any) -> str:
+def no_object(value: Any) -> str:
+    """What is wrong with a body that holds something else than an object."""
     names = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
     got = names.get(type(value), "null")
     return f"json parse error: json: cannot unmarshal {got} into Go value of type {_GO_TYPE}"

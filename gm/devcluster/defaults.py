@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from gm.api.meta import Json
 
 __all__ = [
-    "core_event",
     "custom_resource_definition",
     "deployment",
     "endpoint_slice",
@@ -55,14 +54,16 @@ def pod(obj: Json) -> None:
     spec["tolerations"] = tolerations
     status = obj.setdefault("status", {})
     status.setdefault("qosClass", quality_of_service(spec))
-    _write_nulls(status.get("conditions"), "lastProbeTime", "lastTransitionTime")
+    _pod_addresses(status)
 
 
-def _write_nulls(objects: list[Json] | None, *fields: str) -> None:
-    """Times that Go writes even when there is none."""
-    for obj in objects or []:
-        for field in fields:
-            obj.setdefault(field, None)
+def _pod_addresses(status: Json) -> None:
+    """The two fields with a pod's addresses; the older one is believed."""
+    address, addresses = status.get("podIP"), status.get("podIPs") or []
+    if address and address != next((each.get("ip") for each in addresses), None):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = addresses[0].get("ip", "")
 
 
 def _tolerates(toleration: Json, key: str) -> bool:
@@ -77,6 +78,8 @@ def pod_spec(spec: Json) -> None:
     """The spec of a pod or of a pod template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
@@ -85,6 +88,11 @@ def pod_spec(spec: Json) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in _containers(spec):
         _container(container, host_network=bool(spec.get("hostNetwork")))
+    for container in spec.get("containers") or []:
+        container.pop("restartPolicy", None)  # for those that run before, and then only "Always"
+    for container in spec.get("initContainers") or []:
+        if container.get("restartPolicy") != "Always":
+            container.pop("restartPolicy", None)
     for volume in spec.get("volumes") or []:
         _volume(volume)
 
@@ -108,15 +116,21 @@ def _container(container: Json, *, host_network: bool) -> None:
     if limits := resources.get("limits"):
         resources["requests"] = {**limits, **(resources.get("requests") or {})}
     for variable in container.get("env") or []:
-        field = (variable.get("valueFrom") or {}).get("fieldRef")
-        if field is not None:
-            field.setdefault("apiVersion", "v1")
+        _reference(variable.get("valueFrom") or {})
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if container.get(probe) is not None:
             _probe(container[probe])
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict) and hook.get("httpGet") is not None:
             _http_get(hook["httpGet"])
+
+
+def _reference(source: Json) -> None:
+    """A reference to a field of the pod, or to a resource of a container."""
+    if source.get("fieldRef") is not None:
+        source["fieldRef"].setdefault("apiVersion", "v1")
+    if source.get("resourceFieldRef") is not None:
+        source["resourceFieldRef"].setdefault("divisor", "0")
 
 
 def _tag(image: str) -> str:
@@ -156,22 +170,29 @@ def _volume(volume: Json) -> None:
         if projection.get("serviceAccountToken") is not None:
             projection["serviceAccountToken"].setdefault("expirationSeconds", 3600)
     for item in items:
-        if item.get("fieldRef") is not None:
-            item["fieldRef"].setdefault("apiVersion", "v1")
+        _reference(item)
+    if volume.get("projected") is not None:
+        volume["projected"].setdefault("sources", None)
 
 
 def quality_of_service(spec: Json) -> str:
     """BestEffort, Burstable or Guaranteed."""
     containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
     resources = [c.get("resources") or {} for c in containers]
-    if not any(r.get("requests") or r.get("limits") for r in resources):
+    counted = {"cpu", "memory"}
+    wants = [(_some(r.get("limits")), _some(r.get("requests"))) for r in resources]
+    if not any(counted & (limits.keys() | requests.keys()) for limits, requests in wants):
         return "BestEffort"
-    for wanted in resources:
-        limits, requests = wanted.get("limits") or {}, wanted.get("requests") or {}
-        for name in ("cpu", "memory"):
+    for limits, requests in wants:
+        for name in counted:
             if name not in limits or requests.get(name, limits[name]) != limits[name]:
                 return "Burstable"
     return "Guaranteed"
+
+
+def _some(amounts: Json | None) -> Json:
+    """Quantities (in their form) without those that ask for nothing."""
+    return {name: amount for name, amount in (amounts or {}).items() if amount != "0"}
 
 
 def service(obj: Json) -> None:
@@ -184,6 +205,8 @@ def service(obj: Json) -> None:
     spec.setdefault("type", "ClusterIP")
     if spec["sessionAffinity"] == "ClientIP":
         spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+    else:
+        spec.pop("sessionAffinityConfig", None)
     for port in spec.get("ports") or []:
         port.setdefault("protocol", "TCP")
         if not port.get("targetPort"):
@@ -210,10 +233,11 @@ def namespace(obj: Json) -> None:
 
 def node(obj: Json) -> None:
     """A node: what it has can be allocated."""
-    status = obj.get("status") or {}
+    spec, status = obj.setdefault("spec", {}), obj.get("status") or {}
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
-    _write_nulls(status.get("conditions"), "lastHeartbeatTime", "lastTransitionTime")
 
 
 def secret(obj: Json) -> None:
@@ -223,11 +247,6 @@ def secret(obj: Json) -> None:
         data = obj.setdefault("data", {})
         for key, value in plain.items():
             data[key] = base64.b64encode((value or "").encode()).decode()
-
-
-def core_event(obj: Json) -> None:
-    """An event: its times are written even when there are none."""
-    _write_nulls([obj], "eventTime", "firstTimestamp", "lastTimestamp")
 
 
 def deployment(obj: Json) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.api import Api, timestamp
+from gm.devcluster.api import Api
+from gm.devcluster.definitions import definitions
+from gm.devcluster.gotime import timestamp
 from gm.devcluster.info import ResourceInfo
+from gm.devcluster.listing import parse_bool, parse_int
+from gm.devcluster.schema import Schema, TypeMismatch, check_types
 from gm.devcluster.status import Cause, bad_request, conflict, forbidden, invalid, success
 from gm.devcluster.store import Record
 
@@ -18,6 +23,7 @@ __all__ = ["FOREGROUND", "ORPHAN", "DeleteOptions", "delete"]
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
+_CONTAINING = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 _ANSWER_WITH_OBJECT = frozenset(
@@ -43,16 +49,13 @@ class DeleteOptions:
         Raises: StatusError (400, 422).
         """
         if body:
+            _check_types(body)
             return cls._build(body, [str(value) for value in body.get("dryRun") or ()])
-        raw: Json = {
-            key: query[key] for key in ("propagationPolicy", "orphanDependents") if key in query
-        }
+        raw: Json = {"propagationPolicy": query.get("propagationPolicy", "")}
+        if "orphanDependents" in query:
+            raw["orphanDependents"] = parse_bool(query["orphanDependents"])
         if "gracePeriodSeconds" in query:
-            try:
-                raw["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
-            except ValueError:
-                text = query["gracePeriodSeconds"]
-                raise bad_request(f"gracePeriodSeconds: {text!r} is no number") from None
+            raw["gracePeriodSeconds"] = parse_int(query["gracePeriodSeconds"])
         return cls._build(raw, [query["dryRun"]] if query.get("dryRun") else [])
 
     @classmethod
@@ -75,11 +78,9 @@ class DeleteOptions:
         if causes:
             raise invalid("DeleteOptions", "meta.k8s.io", "", causes)
         if orphan is not None:
-            policy = "Orphan" if orphan in (True, "true", "1") else "Background"
+            policy = "Orphan" if orphan else "Background"
         preconditions = raw.get("preconditions") or {}
         grace = raw.get("gracePeriodSeconds")
-        if grace is not None and not isinstance(grace, int):
-            raise bad_request(f"gracePeriodSeconds: {grace!r} is no number")
         return cls(
             grace_period_seconds=1 if grace is not None and grace < 0 else grace,
             propagation_policy=policy,
@@ -87,6 +88,23 @@ class DeleteOptions:
             resource_version=preconditions.get("resourceVersion") or "",
             dry_run=bool(dry_run),
         )
+
+
+def _check_types(body: Mapping[str, Any]) -> None:
+    """Raises: StatusError (400) if a body is no DeleteOptions."""
+    if (kind := body.get("kind") or "DeleteOptions") != "DeleteOptions":
+        version = body.get("apiVersion") or ""
+        raise bad_request(f'no kind "{kind}" is registered for version "{version}"')
+    try:
+        check_types(_schema(), body)
+    except TypeMismatch as exc:
+        raise bad_request(str(exc)) from exc
+
+
+@functools.cache
+def _schema() -> Schema:
+    name = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    return Schema({"$ref": f"#/components/schemas/{name}"}, definitions())
 
 
 def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions) -> Json:
@@ -100,7 +118,7 @@ def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions)
     _check_preconditions(info, record, options)
     new = _marked(info, record, options)
     if new is None:  # it is being deleted already, and nothing about that changes
-        return info.from_storage(record.object)
+        return record.view(info.from_storage)
     waits = _waits(new)
     if waits and not options.dry_run:
         record = api.table(info).put(key, new)
@@ -109,7 +127,7 @@ def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions)
             api.table(info).put(key, new)
         record = api.remove(info, key)
     if waits or info.storage.qualified in _ANSWER_WITH_OBJECT:
-        return info.from_storage(new if options.dry_run else record.object)
+        return info.from_storage(new) if options.dry_run else record.view(info.from_storage)
     return success(info.resource, key.name, record.uid)
 
 
@@ -154,12 +172,27 @@ def _marked(info: ResourceInfo, record: Record, options: DeleteOptions) -> Json 
     grace = _grace(info, record.object, options)
     meta["deletionTimestamp"] = timestamp(datetime.now(UTC) + timedelta(seconds=grace))
     meta["deletionGracePeriodSeconds"] = grace
-    if "generation" in meta:
-        meta["generation"] += 1
-    if info.storage.qualified == "namespaces":
+    if info.storage.qualified in _CONTAINING:  # upstream has code of its own for these
         del meta["deletionGracePeriodSeconds"]
-        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
+        new["status"] = _terminating(new.get("status") or {}, meta["deletionTimestamp"])
+    elif "generation" in meta:
+        meta["generation"] += 1
     return new
+
+
+def _terminating(status: Json, since: str) -> Json:
+    """The status of a namespace, or of a CRD, that is being emptied."""
+    if "conditions" not in status or "acceptedNames" not in status:
+        return {**status, "phase": "Terminating"}
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": since,
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will "
+        "begin soon",
+    }
+    return {**status, "conditions": [*(status["conditions"] or ()), condition]}
 
 
 def _finalizers(info: ResourceInfo, meta: Json, options: DeleteOptions) -> list[str]:

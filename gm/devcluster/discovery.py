@@ -11,7 +11,7 @@ import msgspec
 
 from gm.api.meta import Json, ResourceType
 from gm.devcluster.definitions import git_version
-from gm.devcluster.info import ResourceInfo
+from gm.devcluster.info import ResourceInfo, version_order
 from gm.devcluster.registry import Registry
 
 __all__ = [
@@ -127,15 +127,6 @@ def _newest_first(
     versions: dict[str, list[ResourceInfo]],
 ) -> Iterable[tuple[str, list[ResourceInfo]]]:
     return sorted(versions.items(), key=lambda item: version_order(item[0]))
-
-
-def version_order(name: str) -> tuple[int, int, int, str]:
-    """A sorting key that puts v2 before v1, v1 before v1beta1, and that before v1alpha1."""
-    for rank, word in enumerate(("", "beta", "alpha")):
-        major, _, minor = name.removeprefix("v").partition(word) if word else (name[1:], "", "0")
-        if name.startswith("v") and major.isdigit() and minor.isdigit():
-            return (rank, -int(major), -int(minor), "")
-    return (3, 0, 0, name)
 
 
 def _aggregated_resource(info: ResourceInfo) -> Json:

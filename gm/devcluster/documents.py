@@ -9,10 +9,11 @@ import msgspec
 from aiohttp import web
 
 from gm.api.meta import Json
-from gm.devcluster import discovery
+from gm.devcluster import discovery, openapi2
 from gm.devcluster.discovery import Document
 from gm.devcluster.openapi import OpenApi
 from gm.devcluster.registry import Registry
+from gm.devcluster.status import no_such_method
 
 __all__ = ["Documents"]
 
@@ -28,18 +29,46 @@ class Documents:
         self._openapi = OpenApi(registry)
 
     def respond(self, request: web.BaseRequest) -> web.Response | None:
-        """The document at the request's path; None if the path is not one of a document."""
+        """The document at the request's path; None if the path is not one of a document.
+
+        Raises: StatusError (405).
+        """
         parts = request.path.strip("/").split("/")
+        if parts == [""]:
+            return _json({"paths": self._paths()})
         if parts[:2] == ["openapi", "v3"]:
             return self._open_api(request, "/".join(parts[2:]))
+        if parts == ["openapi", "v2"]:
+            return _cacheable(request, openapi2.document(_accept(request)), _NO_CACHE)
         if parts[0] not in ("api", "apis") or len(parts) > 3:
             return None
-        accept = ",".join(request.headers.getall("Accept", ()))
+        is_core = parts[0] == "api"
+        if is_core and len(parts) > 2:
+            return None
+        if is_core or len(parts) == 3:
+            self._check_method(request, parts)
+        accept = _accept(request)
         if len(parts) == 1 and discovery.wants_aggregated(accept):
-            document = discovery.aggregated(self._registry, accept, core=parts[0] == "api")
+            document = discovery.aggregated(self._registry, accept, core=is_core)
             return _cacheable(request, document, "public")
         found = self._legacy(parts, request.headers.get("Host", ""))
         return None if found is None else _json(found)
+
+    def _check_method(self, request: web.BaseRequest, parts: list[str]) -> None:
+        """Raises: StatusError (405) if a list of built-in resources is not just read."""
+        is_builtin = parts[0] == "api" or self._registry.is_builtin(parts[1])
+        if is_builtin and request.method not in ("GET", "HEAD"):
+            raise no_such_method()
+
+    def _paths(self) -> list[str]:
+        """What there is to read beside resources, for people who ask for ``/``."""
+        kinds = [info.resource for info in self._registry.all()]
+        groups = {f"/apis/{kind.group}" for kind in kinds if kind.group}
+        versions = {f"/apis/{kind.api_version}" for kind in kinds if kind.group}
+        documents = {f"/openapi/v3/{key}" for key in self._openapi.names()}
+        others = {"/api", "/api/v1", "/apis", "/openapi/v2", "/openapi/v3", "/version"}
+        probes = {"/healthz", "/livez", "/readyz"}
+        return sorted({*groups, *versions, *documents, *others, *probes})
 
     def _legacy(self, parts: list[str], host: str) -> Json | None:
         match parts:
@@ -71,6 +100,10 @@ class Documents:
         # kubectl keeps a document with an expiry date on disk: its hash is in the URL.
         response.headers["Expires"] = format_datetime(datetime.now(UTC) + _YEAR, usegmt=True)
         return response
+
+
+def _accept(request: web.BaseRequest) -> str:
+    return ",".join(request.headers.getall("Accept", ()))
 
 
 def _json(document: Json) -> web.Response:

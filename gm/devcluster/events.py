@@ -15,6 +15,8 @@ _RENAMED = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
+# Core events have these in any case, the others only if there is something to say.
+_ALWAYS = frozenset({"reportingComponent", "reportingInstance"})
 _BACK = {core: new for new, core in _RENAMED.items()}
 
 
@@ -26,5 +28,9 @@ def to_core(obj: Json) -> Json:
 
 def to_events_v1(obj: Json) -> Json:
     """A stored core event as ``events.k8s.io/v1`` shows it."""
-    renamed = {_BACK.get(key, key): value for key, value in obj.items()}
+    renamed = {
+        _BACK.get(key, key): value
+        for key, value in obj.items()
+        if value != "" or key not in _ALWAYS
+    }
     return {**renamed, "kind": "Event", "apiVersion": "events.k8s.io/v1"}

@@ -7,7 +7,17 @@ import math
 import re
 from typing import Any
 
-__all__ = ["MAX_DEPTH", "NUMBERS", "explain", "is_halved", "is_too_deep", "readable", "type_name"]
+__all__ = [
+    "MAX_DEPTH",
+    "NUMBERS",
+    "explain",
+    "go_number",
+    "go_text",
+    "is_halved",
+    "is_too_deep",
+    "readable",
+    "type_name",
+]
 
 MAX_DEPTH = 200
 """How deep an object may be nested: what walks through it calls itself."""
@@ -155,3 +165,21 @@ def type_name(value: Any) -> str:
         return "null"
     names = {bool: "bool", dict: "object", list: "array", str: "string"}
     return names.get(type(value), "number")
+
+
+def go_number(value: int | float) -> str:
+    """A decoded number as Go writes it: in full up to 21 digits."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return str(value)
+
+
+def go_text(value: Any) -> str:
+    """A decoded value as Go prints it: ``map[a:1 b:[x y]]``."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gm.api.meta import Json, ResourceType
+from gm.devcluster.scalepaths import ScalePaths
 from gm.devcluster.schema import Schema
 
-__all__ = ["VERBS", "Behaviour", "Column", "ResourceInfo", "User"]
+__all__ = ["VERBS", "Behaviour", "Column", "ResourceInfo", "User", "version_order"]
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -33,6 +34,15 @@ class Column:
     format: str = ""
     description: str = ""
     priority: int = 0
+
+
+def version_order(name: str) -> tuple[int, int, int, str]:
+    """A sorting key that puts v2 before v1, v1 before v1beta1, and that before v1alpha1."""
+    for rank, word in enumerate(("", "beta", "alpha")):
+        major, _, minor = name.removeprefix("v").partition(word) if word else (name[1:], "", "0")
+        if name.startswith("v") and major.isdigit() and minor.isdigit():
+            return (rank, -int(major), -int(minor), "")
+    return (3, 0, 0, name)
 
 
 class Behaviour(Protocol):
@@ -78,6 +88,9 @@ class ResourceInfo:
     verbs: tuple[str, ...] = VERBS
     subresources: frozenset[str] = frozenset()
     is_custom: bool = False
+    warning: str = ""
+    """What everybody is told who asks for this resource: that its version is deprecated."""
+    scale: ScalePaths | None = None
     selectable_fields: frozenset[str] = frozenset()
     """What a field selector may name beyond metadata.name and metadata.namespace."""
     to_storage: Callable[[Json], Json] = field(default=lambda obj: obj)

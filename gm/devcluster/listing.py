@@ -25,7 +25,7 @@ from gm.devcluster.status import (
 )
 from gm.devcluster.store import Expired, Record, Store
 
-__all__ = ["ListOptions", "Page", "list_page", "parse_bool", "parse_version"]
+__all__ = ["ListOptions", "Page", "list_page", "parse_bool", "parse_int", "parse_version"]
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. Start a new "
@@ -38,6 +38,15 @@ _BASE64 = frozenset(string.ascii_letters + string.digits + "-_")
 def parse_bool(text: str | None) -> bool:
     """A boolean query parameter: whatever is there and does not say no (``0``, ``False``)."""
     return text is not None and text.lower() not in ("0", "false")
+
+
+def parse_int(text: str) -> int:
+    """A whole number parameter; empty counts as 0. Raises: StatusError (400)."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.removeprefix("-").isdecimal()):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text)
 
 
 def parse_version(text: str) -> int:
@@ -67,13 +76,14 @@ class ListOptions:
     token: str = ""
     resource_version: str = ""
     match: str = ""
+    sends_initial: bool = False
+    """Whether ``sendInitialEvents`` is asked for, which only watches may."""
 
     @classmethod
     def parse(cls, info: ResourceInfo, namespace: str, query: Mapping[str, str]) -> ListOptions:
         """From a request. Raises: StatusError (400)."""
-        limit = query.get("limit", "") or "0"
-        if not limit.removeprefix("-").isdecimal():
-            raise bad_request(f'strconv.ParseInt: parsing "{limit}": invalid syntax')
+        limit = parse_int(query.get("limit", ""))
+        parse_int(query.get("timeoutSeconds", ""))
         return cls(
             namespace=namespace,
             selector=Selector.parse(
@@ -82,10 +92,11 @@ class ListOptions:
                 info.selectable_fields,
                 is_plain=not info.is_custom and not info.selectable_fields,
             ),
-            limit=max(0, int(limit)),
+            limit=max(0, limit),
             token=query.get("continue", ""),
             resource_version=query.get("resourceVersion", ""),
             match=query.get("resourceVersionMatch", ""),
+            sends_initial=query.get("sendInitialEvents") is not None,
         )
 
 
@@ -133,7 +144,7 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
         del records[: bisect.bisect_right(records, start, key=lambda record: record.key)]
     if not options.selector.is_empty:
         matches = options.selector.matches
-        records = [r for r in records if matches(info.from_storage(r.object))]
+        records = [r for r in records if matches(r.view(info.from_storage))]
     if not options.limit or len(records) <= options.limit:
         return Page(records, revision)
     page = records[: options.limit]
@@ -143,7 +154,11 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
 
 def _asked(options: ListOptions) -> int:
     """The resource version of a list. Raises: StatusError (400, 422)."""
-    if causes := _wrong_match(options):
+    causes = _wrong_match(options)
+    if options.sends_initial:
+        why = "Forbidden: sendInitialEvents is forbidden for list"
+        causes.append(Cause("FieldValueForbidden", why, "sendInitialEvents"))
+    if causes:
         raise invalid("ListOptions", "meta.k8s.io", "", causes)
     try:
         return parse_version(options.resource_version)

@@ -13,13 +13,19 @@ from gm.devcluster.status import Cause
 
 __all__ = [
     "dns_label",
+    "dns_label_problems",
     "dns_subdomain",
     "duplicate",
     "forbidden",
     "invalid_value",
+    "label_value",
+    "labels_causes",
+    "not_found_value",
+    "qualified_name",
     "quoted",
     "required",
     "service_name",
+    "unique_owners",
     "unsupported",
     "validate_metadata",
     "validate_update",
@@ -35,6 +41,7 @@ _SUBDOMAIN_RULE = (
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     f"for validation is '{_SUBDOMAIN.pattern}')"
 )
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
 _ANNOTATIONS_BYTES = 256 * 1024
 
 
@@ -65,6 +72,11 @@ def duplicate(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {quoted(value)}", field)
 
 
+def not_found_value(field: str, value: Any) -> Cause:
+    """``FIELD: Not found: VALUE``."""
+    return Cause("FieldValueNotFound", f"Not found: {quoted(value)}", field)
+
+
 def forbidden(field: str, why: str) -> Cause:
     """``FIELD: Forbidden: WHY``."""
     return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
@@ -79,15 +91,22 @@ def dns_subdomain(name: str) -> str:
 
 def dns_label(name: str) -> str:
     """What is wrong with a name that must be a DNS-1123 label; empty when nothing is."""
-    if len(name) > 63:
-        return "must be no more than 63 characters"
+    return next(iter(dns_label_problems(name)), "")
+
+
+def dns_label_problems(name: str) -> list[str]:
+    """All that is wrong with such a name."""
+    found = ["must be no more than 63 characters"] if len(name) > 63 else []
     if _LABEL.fullmatch(name):
-        return ""
-    return (
+        return found
+    if _SUBDOMAIN.fullmatch(name):
+        return [*found, "must not contain dots"]
+    return [
+        *found,
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
         "and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
-        f"regex used for validation is '{_LABEL.pattern}')"
-    )
+        f"regex used for validation is '{_LABEL.pattern}')",
+    ]
 
 
 def service_name(name: str) -> str:
@@ -153,11 +172,16 @@ def labels_causes(labels: Json, field: str) -> Iterator[Cause]:
 
 
 def validate_metadata(
-    meta: Json, *, namespaced: bool, name_rule: Callable[[str], str]
+    meta: Json, *, namespaced: bool, name_rule: Callable[[str], str], is_custom: bool = False
 ) -> list[Cause]:
-    """What is wrong with an object's metadata."""
+    """What is wrong with an object's metadata.
+
+    ``is_custom`` is also for CRDs: their finalizers may have any name.
+    """
     causes: list[Cause] = []
-    name = meta.get("name")
+    name, prefix = meta.get("name"), meta.get("generateName")
+    if prefix and (problem := name_rule(prefix[:-2] + "a" if prefix[1:].endswith("-") else prefix)):
+        causes.append(invalid_value("metadata.generateName", prefix, problem))
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
     elif problem := name_rule(name):
@@ -179,17 +203,22 @@ def validate_metadata(
             )
         )
     causes += _owner_causes(meta.get("ownerReferences") or [])
-    causes += _finalizer_causes(meta.get("finalizers") or [])
+    causes += _finalizer_causes(meta.get("finalizers") or [], is_custom=is_custom)
     return causes
 
 
 def _owner_causes(references: list[Json]) -> Iterator[Cause]:
     field = "metadata.ownerReferences"
     for reference in references:
-        for key in ("apiVersion", "kind", "name", "uid"):
+        version = reference.get("apiVersion") or ""
+        if not version or version.count("/") > 1:
+            yield invalid_value(f"{field}.apiVersion", version, "version must not be empty")
+        for key in ("kind", "name", "uid"):
             if not reference.get(key):
-                why = "must not be empty" if key != "apiVersion" else "version must not be empty"
-                yield invalid_value(f"{field}.{key}", reference.get(key) or "", why)
+                yield invalid_value(f"{field}.{key}", reference.get(key) or "", "must not be empty")
+        if (version, reference.get("kind")) == ("v1", "Event"):
+            why = "/v1, Kind=Event is disallowed from being an owner"
+            yield invalid_value(field, reference, why)
     controllers = [r for r in references if r.get("controller")]
     if len(controllers) > 1:
         names = " and ".join(f"{r.get('kind')}/{r.get('name')}" for r in controllers[:2])
@@ -200,11 +229,30 @@ def _owner_causes(references: list[Json]) -> Iterator[Cause]:
         yield Cause("FieldValueInvalid", f"Invalid value: {quoted(references)}: {why}", field)
 
 
-def _finalizer_causes(finalizers: list[str]) -> Iterator[Cause]:
+def unique_owners(meta: Json) -> list[str]:
+    """Drop owners that are named twice, in place; returns what the client is told about it."""
+    references = meta.get("ownerReferences") or []
+    seen: list[Json] = []
+    for reference in references:
+        if reference not in seen:
+            seen.append(reference)
+    uids = [str(reference.get("uid", "")) for reference in references]
+    repeated = sorted({uid for uid in uids if uids.count(uid) > 1})
+    if not repeated:
+        return []
+    meta["ownerReferences"] = seen
+    return [
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references "
+        "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
+        f"duplicate UID(s) observed: {', '.join(repeated)}"
+    ]
+
+
+def _finalizer_causes(finalizers: list[str], *, is_custom: bool) -> Iterator[Cause]:
     for index, finalizer in enumerate(finalizers):
         if problem := qualified_name(finalizer):
             yield invalid_value("metadata.finalizers", finalizer, problem)
-        elif "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion"):
+        elif not is_custom and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             yield invalid_value(
                 f"metadata.finalizers[{index}]",
                 finalizer,
@@ -216,8 +264,8 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
     """What is wrong with the change from ``old`` metadata to ``new``."""
     changed = [
         invalid_value(f"metadata.{field}", new[field], "field is immutable")
-        for field in ("uid", "deletionTimestamp")
-        if new.get(field) and new[field] != old.get(field)
+        for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if new.get(field) not in (None, "", old.get(field))
     ]
     causes = [*changed, *_new_finalizers(new, old)]
     return [*causes, *causes]  # upstream looks twice

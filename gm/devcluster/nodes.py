@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.api import Api, timestamp
+from gm.devcluster.api import Api
 from gm.devcluster.binding import set_condition
 from gm.devcluster.controller import Controller
+from gm.devcluster.gotime import timestamp
 from gm.devcluster.recorder import record_event
 from gm.devcluster.store import Change, Record
 

@@ -45,6 +45,10 @@ class OpenApi:
         }
         return replace(_document({"paths": paths}), content_type="text/plain; charset=utf-8")
 
+    def names(self) -> list[str]:
+        """The keys of all documents."""
+        return [*self._current()]
+
     def document(self, key: str) -> Document | None:
         """``/openapi/v3/KEY`` with KEY ``api/v1`` or ``apis/GROUP/VERSION``; None if unknown.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ import jsonpatch
 import msgspec
 from jsonpointer import JsonPointer, JsonPointerException
 
+from gm.devcluster.decoding import no_object
 from gm.devcluster.gojson import NUMBERS, explain, is_too_deep, readable, type_name
+from gm.devcluster.identity import bad_patch
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 from gm.devcluster.strategic import PatchSchema, strategic_merge
 
@@ -33,6 +36,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_NEGATIVE = re.compile("-[1-9][0-9]*")
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED_BYTES = 3 * 1024 * 1024
 
@@ -80,13 +84,49 @@ def _operate(document: Any, operation: Any) -> Any:
     if not isinstance(operation, dict):
         raise _undecodable(operation, "handlers.jsonPatchOp")
     try:
-        if operation.get("op") == "replace":
-            parent, _ = JsonPointer(operation["path"]).to_last(document)
-            if isinstance(parent, dict):  # upstream replaces what is not there, too
-                operation = {**operation, "op": "add"}
+        operation = _as_upstream(document, operation)
         return jsonpatch.apply_patch(document, [operation], in_place=True)
     except (jsonpatch.JsonPatchException, JsonPointerException, TypeError, KeyError):
         raise _rejected() from None
+
+
+def _as_upstream(document: Any, operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation that does by the RFC what this one does upstream.
+
+    Raises: StatusError, KeyError, TypeError, JsonPointerException if that is nothing.
+    """
+    kind, path = operation.get("op"), operation["path"]
+    if "" in (path, operation.get("from")) and kind != "replace":
+        raise _rejected()  # the whole document can only be replaced
+    operation = {**operation, "path": _from_the_start(document, path)}
+    if kind in ("add", "replace", "test"):
+        operation.setdefault("value", None)
+    if kind == "replace":
+        parent, _ = JsonPointer(operation["path"]).to_last(document)
+        if isinstance(parent, dict):  # what is not there is replaced, too
+            operation["op"] = "add"
+    elif kind == "copy":
+        parent, last = JsonPointer(operation["from"]).to_last(document)
+        if isinstance(parent, dict) and last not in parent:  # a copy of nothing is null
+            return {"op": "add", "path": operation["path"], "value": None}
+    elif kind == "test" and operation["value"] is None:
+        parent, last = JsonPointer(operation["path"]).to_last(document)
+        if isinstance(parent, dict) and last not in parent:  # nothing is null
+            return {"op": "test", "path": "", "value": document}
+    return operation
+
+
+def _from_the_start(document: Any, path: str) -> str:
+    """A path in which numbers that count from the end of a list do so no more."""
+    parts, here = JsonPointer(path).parts, document
+    for index, part in enumerate(parts):
+        if isinstance(here, list) and _NEGATIVE.fullmatch(part):
+            parts[index] = part = str(len(here) + int(part))
+        if isinstance(here, list):
+            here = here[int(part)] if part.isdecimal() and int(part) < len(here) else None
+        else:
+            here = here.get(part) if isinstance(here, dict) else None
+    return str(JsonPointer.from_parts(parts).path)
 
 
 def _rejected() -> StatusError:
@@ -145,7 +185,8 @@ def apply_patch(
     else:
         patched = strategic_merge(original, patch, schema)
     if not isinstance(patched, dict):
-        raise _undecodable(patched, "map[string]interface {}")
+        why = f"couldn't get version/kind; {no_object(patched)}"
+        raise bad_patch(msgspec.json.encode(patched), why)
     if is_too_deep(patched):
         raise bad_request("exceeded max depth")
     return patched

@@ -14,6 +14,7 @@ from gm.devcluster.status import Cause, StatusError, bad_request, invalid
 
 __all__ = ["BuiltinBehaviour", "carry_metadata", "drop_unknown", "raise_causes"]
 
+_REFUSED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -62,18 +63,18 @@ def carry_metadata(new: Json, old: Json) -> None:
     mine, stored = new.setdefault("metadata", {}), old["metadata"]
     mine.pop("managedFields", None)  # field ownership is not tracked
     mine.pop("selfLink", None)
-    for field in (*SERVER_OWNED, "generation", "namespace", "name", "generateName"):
-        if field == "uid" and mine.get(field):
+    for field in (*SERVER_OWNED, "generation", "namespace", "name"):
+        if field in _REFUSED and mine.get(field) is not None:
             continue  # another one is refused
         if field in stored:
             mine[field] = stored[field]
-        elif field not in ("generateName", "deletionTimestamp"):  # the latter is refused
+        elif field not in _REFUSED:
             mine.pop(field, None)
 
 
 def drop_server_owned(meta: Json) -> None:
     """Forget what a client may not say of a new object."""
-    for field in ("managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"):
+    for field in (*SERVER_OWNED, "managedFields", "selfLink", "generation"):
         meta.pop(field, None)
 
 
@@ -82,7 +83,7 @@ def raise_causes(info: ResourceInfo, obj: Json, causes: Sequence[Cause]) -> None
     if causes:
         resource = info.resource
         name = obj.get("metadata", {}).get("name", "")
-        raise invalid(resource.kind, resource.group, name, causes)
+        raise invalid(resource.kind, info.storage.group, name, causes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,8 @@ class BuiltinBehaviour:
     carry: Callable[[Json, Json], object] = lambda _new, _old: None
     validate_change: Callable[[Json, Json], Iterable[Cause]] = _no_change_causes
     warn: Callable[[Json], list[str]] = lambda _obj: []
+    warns_on_update: bool = True
+    names_any_finalizer: bool = False
 
     def create(
         self, info: ResourceInfo, obj: Json, *, field_validation: str, duplicates: Sequence[str]
@@ -139,6 +142,8 @@ class BuiltinBehaviour:
         self._finish(info, new)
         causes = [*validate_update(new["metadata"], old["metadata"]), *self._causes(info, new)]
         raise_causes(info, new, [*causes, *self.validate_change(new, old)])
+        if subresource or not self.warns_on_update or new.get("spec") == old.get("spec"):
+            return warnings
         return [*warnings, *self.warn(new)]
 
     def _decode(
@@ -160,5 +165,10 @@ class BuiltinBehaviour:
             return [*self.validate(obj)]
         meta = obj["metadata"]
         namespaced = info.resource.namespaced
-        causes = validate_metadata(meta, namespaced=namespaced, name_rule=self.name_rule)
+        causes = validate_metadata(
+            meta,
+            namespaced=namespaced,
+            name_rule=self.name_rule,
+            is_custom=self.names_any_finalizer,
+        )
         return [*causes, *self.validate(obj)]

@@ -7,7 +7,7 @@ from decimal import ROUND_UP, Context, Decimal, localcontext
 
 __all__ = ["QuantityError", "canonical", "value"]
 
-_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([a-zA-Z]*|[eE][+-]?\d+)")
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eEinumkKMGTP]*|[eE][+-]?\d+)")
 _DECIMAL = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
 }  # fmt: skip
@@ -46,10 +46,14 @@ def value(text: str | int | float) -> Decimal:
         return _parse(str(text))[0]
 
 
-def canonical(text: str | int | float) -> str:
-    """The quantity with the largest suffix that leaves an integer. Raises: QuantityError."""
+def canonical(text: str | int | float, *, least: int = -9) -> str:
+    """The quantity with the largest suffix that leaves an integer.
+
+    It is rounded up to multiples of ten to the power of ``least``. Raises: QuantityError.
+    """
     with localcontext(_EXACT):
-        return _spell(*_parse(str(text)))
+        number, family = _parse(str(text))
+        return _spell(number.quantize(Decimal(1).scaleb(least), ROUND_UP), family)
 
 
 def _spell(number: Decimal, family: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.api import Api, timestamp
+from gm.devcluster.api import Api
+from gm.devcluster.gotime import timestamp
 from gm.devcluster.status import StatusError
 from gm.devcluster.store import Record
 

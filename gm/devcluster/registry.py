@@ -30,6 +30,10 @@ class Registry:
         """The resource at ``/apis/GROUP/VERSION/PLURAL``; None means 404 page not found."""
         return self._infos.get((group, version, plural))
 
+    def is_builtin(self, group: str) -> bool:
+        """Whether a group is one of Kubernetes' own that is served here."""
+        return any(key[0] == group and not info.is_custom for key, info in self._infos.items())
+
     def all(self) -> list[ResourceInfo]:
         """Every served resource: built-ins first, custom ones in the order of their CRDs."""
         return list(self._infos.values())

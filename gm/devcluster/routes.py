@@ -24,6 +24,8 @@ class Target:
 
 def parse_path(raw_path: str) -> Target | None:
     """What ``/api/v1/...`` or ``/apis/GROUP/VERSION/...`` names; None for other paths."""
+    if raw_path.startswith("//"):
+        return None
     parts = unquote(raw_path).strip("/").split("/")  # in this order, as upstream's routes do
     match parts:
         case ["api", version, plural, *rest]:
@@ -35,6 +37,8 @@ def parse_path(raw_path: str) -> Target | None:
     namespace = ""
     if plural == "namespaces" and len(rest) >= 2 and rest[1] not in _NAMESPACE_SUBRESOURCES:
         namespace, plural, *rest = rest
+    if rest[1:2] == ["proxy"]:  # what comes after it is another server's
+        rest = rest[:2]
     if len(rest) > 2:
         return None
     name, subresource = [*rest, "", ""][:2]

@@ -10,9 +10,11 @@ import base64
 import copy
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from gm.devcluster.gojson import go_number
+from gm.devcluster.gotime import MICRO, WHOLE, in_utc, time_problem
+from gm.devcluster.omitempty import is_left_out, is_written_null
 from gm.devcluster.quantity import QuantityError, canonical
 
 __all__ = [
@@ -30,7 +32,7 @@ _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _WHOLE_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_MILLI = -3
 _EMBEDDED_FIELDS = ("apiVersion", "kind", "metadata")
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
 
@@ -63,6 +65,7 @@ class Schema:
         self.patch_strategy: str = raw.get("x-kubernetes-patch-strategy", "")
         self.list_type: str = self.raw.get("x-kubernetes-list-type", "")
         self.list_map_keys: list[str] = self.raw.get("x-kubernetes-list-map-keys") or []
+        self.required: frozenset[str] = frozenset(self.raw.get("required") or ())
         self.nullable: bool = bool(self.raw.get("nullable"))
         self.embedded: bool = bool(self.raw.get("x-kubernetes-embedded-resource"))
         self.int_or_string: bool = (
@@ -208,6 +211,14 @@ def normalise(schema: Schema, value: Any) -> None:
             child, item = schema.child(field), value[field]
             if child is not None and item is None and schema.is_map and child.type == "string":
                 value[field] = ""
+            elif child is not None and item is None and schema.is_map and _is_quantity(child):
+                value[field] = "0"
+            elif child is not None and item is None and schema.is_map and child.fields:
+                value[field] = {}
+            elif _is_zero(item) and _is_omitted(schema, field, item):
+                del value[field]
+            elif child is not None and schema.is_map and _is_quantity(child):
+                value[field] = canonical(item, least=_MILLI)  # as all lists of resources
             elif item is None or (child is not None and _is_empty(child, item)):
                 del value[field]
             elif child is not None and (spelling := _SPELLINGS.get(child.reference)):
@@ -215,7 +226,11 @@ def normalise(schema: Schema, value: Any) -> None:
             elif child is not None:
                 normalise(child, item)
         for field, raw in schema.fields.items():
-            if field not in value and "default" in raw:
+            default = raw.get("default")
+            is_written = not _is_zero(default) or not _is_omitted(schema, field, default)
+            if field not in value and is_written_null(schema.reference, field):
+                value[field] = None
+            elif field not in value and "default" in raw and is_written:
                 value[field] = copy.deepcopy(raw["default"])
                 if (child := schema.child(field)) is not None:
                     normalise(child, value[field])
@@ -224,17 +239,29 @@ def normalise(schema: Schema, value: Any) -> None:
             normalise(items, item)
 
 
-def _in_utc(written: str, *, timespec: str) -> str:
-    moment = datetime.fromisoformat(written).astimezone(UTC)
-    return moment.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
-
-
 # What Go reads in several spellings and writes in one.
 _SPELLINGS: dict[str, Callable[[Any], str]] = {
     _QUANTITY: canonical,
-    _WHOLE_TIME: lambda text: _in_utc(text, timespec="seconds"),
-    _MICRO_TIME: lambda text: _in_utc(text, timespec="microseconds"),
+    _WHOLE_TIME: lambda text: in_utc(text, WHOLE),
+    _MICRO_TIME: lambda text: in_utc(text, MICRO),
 }
+
+
+def _is_quantity(schema: Schema) -> bool:
+    return schema.reference == _QUANTITY
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a value is what Go's fields begin as."""
+    return isinstance(value, str | int | float) and not value
+
+
+def _is_omitted(schema: Schema, field: str, value: Any) -> bool:
+    """Whether Go leaves out a zero value: where it may be absent, and is no pointer."""
+    raw = schema.fields.get(field)
+    if raw is None or field in schema.required or (value == "" and raw.get("type") != "string"):
+        return False
+    return is_left_out(schema.reference, field, value)
 
 
 def _is_empty(schema: Schema, value: Any) -> bool:
@@ -264,6 +291,8 @@ def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> 
                 check_types(items, item, path, owner)
     elif not _fits(schema, value):
         got = _GO_NAMES.get(type(value), "number")
+        if got == "number" and schema.type == "integer":
+            got = f"number {go_number(value)}"
         raise TypeMismatch(
             f"json: cannot unmarshal {got} into Go struct field {owner}.{path} "
             f"of type {go_type(schema)}"
@@ -282,11 +311,9 @@ def _check_text(schema: Schema, value: Any) -> None:
     elif schema.raw.get("format") == "byte":
         check_base64(value)
     elif schema.raw.get("format") == "date-time":
-        fraction = ".000000" if schema.reference == _MICRO_TIME else ""
-        found = _TIME.fullmatch(value)
-        if found is None or (fraction and len(found[1] or "") != len(fraction)):
-            layout = f"2006-01-02T15:04:05{fraction}Z07:00"
-            raise TypeMismatch(f'parsing time "{value}" as "{layout}": cannot parse')
+        layout = MICRO if schema.reference == _MICRO_TIME else WHOLE
+        if problem := time_problem(value, layout):
+            raise TypeMismatch(problem)
 
 
 def _fits(schema: Schema, value: Any) -> bool:
@@ -301,22 +328,50 @@ def _fits(schema: Schema, value: Any) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "integer":
-            return number and value == int(value)
+            return number and value == int(value) and _is_in_range(schema, value)
         case "number":
             return number
         case _:
             return False
 
 
+def _is_in_range(schema: Schema, value: int | float) -> bool:
+    bits = 63 if schema.raw.get("format") == "int64" else 31
+    return bool(-(2**bits) <= value < 2**bits)
+
+
 def check_base64(text: str) -> None:
     """Raises: TypeMismatch unless ``text`` is base64 in the standard alphabet."""
-    stripped = text.replace("\n", "").replace("\r", "")
     try:
-        base64.b64decode(stripped, validate=True)
+        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
     except ValueError as exc:
-        bad = _NOT_BASE64.search(stripped)
-        at = bad.start() if bad is not None else len(stripped) // 4 * 4
-        raise TypeMismatch(f"illegal base64 data at input byte {at}") from exc
+        raise TypeMismatch(f"illegal base64 data at input byte {_bad_byte(text)}") from exc
+
+
+def _bad_byte(text: str) -> int:
+    """Where Go's decoder gives up: at a letter of another alphabet, or at wrong padding."""
+    quantum = 0  # how many letters of the four that make three bytes have been read
+    for at, letter in enumerate(text):
+        if letter in "\r\n":
+            continue
+        if letter == "=" and quantum >= 2:
+            return _after_padding(text, at, quantum)
+        if letter == "=" or _NOT_BASE64.match(letter):
+            return at
+        quantum = (quantum + 1) % 4
+    return len(text) - quantum
+
+
+def _after_padding(text: str, at: int, quantum: int) -> int:
+    """What is wrong after the first ``=``: no second one where one is due, or more letters."""
+    rest = text[at + 1 :].lstrip("\r\n")
+    if quantum == 2:
+        if not rest:
+            return len(text)
+        if rest[0] != "=":
+            return len(text) - len(rest) - 1
+        rest = rest[1:].lstrip("\r\n")
+    return len(text) - len(rest)
 
 
 def go_type(schema: Schema) -> str:
@@ -328,5 +383,7 @@ def go_type(schema: Schema) -> str:
     if schema.reference:
         package = schema.reference.split(".")[-2]
         return f"{package}.{schema.struct}"
+    if schema.raw.get("format") == "byte":
+        return "[]uint8"
     named = {"boolean": "bool", "integer": schema.raw.get("format") or "int32"}
     return named.get(schema.type, schema.type)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gm.devcluster.metadata import label_value, qualified_name
+from gm.devcluster.metadata import label_value, qualified_name, quoted
 from gm.devcluster.status import bad_request
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
 
 _TOKEN = re.compile(r"\s*(==|!=|[(),!=<>]|[^\s(),!=<>]+)")
 _OPERATORS = ("=", "==", "!=", "in", "notin", "<", ">")
+_SIGNS = ("(", ")", ",", "=", "==", "!=", "<", ">")  # "in" and "notin" can be names, too
 _EXPECTED_OPERATOR = "in, notin, =, ==, !=, gt, lt"
 _BOOLEAN_FIELDS = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
@@ -72,7 +73,7 @@ class _LabelParser:
 
     def parse(self) -> list[_Requirement]:
         requirements: list[_Requirement] = []
-        if self._peek in ("(", ")", ",", *_OPERATORS):
+        if self._peek in _SIGNS:
             raise bad_request(f"found '{self._peek}', expected: !, identifier, or 'end of string'")
         while self._peek:
             requirements.append(self._requirement())
@@ -110,7 +111,7 @@ class _LabelParser:
 
     def _identifier(self) -> str:
         token = self._next()
-        if token in ("", "(", ")", ",", "!") or token in _OPERATORS:
+        if token in ("", "!") or token in _SIGNS:
             raise _unparsable(f"found '{token}', expected: identifier")
         _check_key(token)
         return token
@@ -143,12 +144,12 @@ def _unparsable(why: str) -> Exception:
 
 def _check_key(key: str) -> None:
     if problem := qualified_name(key):
-        raise _unparsable(f'<nil>: Invalid value: "{key}": {problem}')
+        raise _unparsable(f"<nil>: Invalid value: {quoted(key)}: {problem}")
 
 
 def _check_value(key: str, value: str, index: int) -> None:
     if problem := label_value(value):
-        raise _unparsable(f'values[{index}][{key}]: Invalid value: "{value}": {problem}')
+        raise _unparsable(f"values[{index}][{key}]: Invalid value: {quoted(value)}: {problem}")
 
 
 def _parse(text: str) -> list[_Requirement]:

@@ -15,14 +15,21 @@ from gm.devcluster.documents import Documents
 from gm.devcluster.handlers import Handlers
 from gm.devcluster.registry import Registry
 from gm.devcluster.routes import parse_path
-from gm.devcluster.status import StatusError, bad_request, internal
+from gm.devcluster.status import (
+    StatusError,
+    bad_request,
+    internal,
+    no_such_method,
+    no_such_path,
+)
 from gm.devcluster.watch import cut
 
 __all__ = ["Server"]
 
 logger = logging.getLogger(__name__)
 
-_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_PROBES = ("/healthz", "/livez", "/readyz")
+_CHECKS = ("ping", "etcd")  # what people ask for; the store answers here for etcd
 _UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
 
 
@@ -74,8 +81,11 @@ class Server:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._check_host(request)
         path = request.path.rstrip("/") or "/"
-        if path in _OPEN or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return self._probe(path)
+        if path == "/version":
+            return _version(request)
+        probe, _, check = path[1:].partition("/")
+        if f"/{probe}" in _PROBES and check in ("", *_CHECKS):
+            return self._probe(probe, is_verbose="verbose" in request.query and not check)
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, self._token):
             raise _UNAUTHORIZED
@@ -83,10 +93,10 @@ class Server:
             return document
         target = parse_path(request.rel_url.raw_path)
         if target is None:
-            return _no_page()
+            return self._absent(path)
         info = self._registry.lookup(target.group, target.version, target.plural)
         if info is None:
-            return _no_page()
+            return self._absent(path)
         _check_name(target.name)
         return await self._handlers.handle(request, info, target)
 
@@ -99,13 +109,22 @@ class Server:
             message = f"this server is not {name!r}; call it by the address in its kubeconfig"
             raise StatusError(403, "Forbidden", message, {})
 
-    def _probe(self, path: str) -> web.Response:
-        if path == "/version":
-            body = msgspec.json.encode(discovery.version())
-            return web.Response(body=body, headers={"Content-Type": "application/json"})
-        if path.startswith("/readyz") and not self.is_ready:
+    def _probe(self, name: str, *, is_verbose: bool) -> web.Response:
+        if name == "readyz" and not self.is_ready:
             return web.Response(text="starting", status=500)
+        if is_verbose:
+            listed = "".join(f"[+]{check} ok\n" for check in _CHECKS)
+            return web.Response(text=f"{listed}{name} check passed\n")
         return web.Response(text="ok")
+
+    def _absent(self, path: str) -> web.Response:
+        """404, in the form that the group's own server has for it."""
+        root, *rest = path[1:].split("/")
+        if root in ("api", "version") or (
+            root == "apis" and rest and self._registry.is_builtin(rest[0])
+        ):
+            raise no_such_path()
+        return web.Response(text="404 page not found\n", status=404)
 
 
 def _check_name(name: str) -> None:
@@ -115,5 +134,8 @@ def _check_name(name: str) -> None:
         raise bad_request(f'Name parameter invalid: "{name}": {why}')
 
 
-def _no_page() -> web.Response:
-    return web.Response(text="404 page not found\n", status=404)
+def _version(request: web.BaseRequest) -> web.Response:
+    if request.method not in ("GET", "HEAD"):
+        raise no_such_method()
+    body = msgspec.json.encode(discovery.version())
+    return web.Response(body=body, headers={"Content-Type": "application/json"})

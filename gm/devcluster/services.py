@@ -51,7 +51,7 @@ class ServiceHook:
         addresses = self._addresses - held_addresses
         ports = self._ports - held_ports
         self._set_address(new, addresses)
-        self._set_ports(new, ports)
+        self._set_ports(new, ports, dry_run=dry_run)
         if not dry_run:  # only now: an error above must leave what is taken as it was
             self._addresses = addresses | set(_addresses(new))
             self._ports = ports | set(_ports(new))
@@ -78,7 +78,8 @@ class ServiceHook:
         if not is_inside:
             why = (
                 "failed to allocate IP "
-                f"{address}: the provided network does not match the current range"
+                f"{address}: the provided IP ({address}) is not in the valid range. The range of "
+                f"valid IPs is {_NETWORK}"
             )
         elif address in taken:
             why = f"failed to allocate IP {address}: provided IP is already allocated"
@@ -95,15 +96,17 @@ class ServiceHook:
                 return address
         raise StatusError(500, "InternalError", "failed to allocate a serviceIP: range is full")
 
-    def _set_ports(self, obj: Json, taken: set[tuple[str, int]]) -> None:
+    def _set_ports(self, obj: Json, taken: set[tuple[str, int]], *, dry_run: bool) -> None:
         spec = obj["spec"]
+        if not _is_watched(spec):
+            spec.pop("healthCheckNodePort", None)
         if spec.get("type") not in _NEEDS_NODE_PORT:
             return
         chosen: set[tuple[str, int]] = set()
         for index, port in enumerate(spec.get("ports") or ()):
             if number := port.get("nodePort"):
                 field = f"spec.ports[{index}].nodePort"
-                if number not in NODE_PORTS:
+                if number not in NODE_PORTS and not dry_run:  # upstream does not look then
                     why = (
                         "provided port is not in the valid range. The range of valid ports is "
                         f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
@@ -112,10 +115,13 @@ class ServiceHook:
                 if (_protocol(port), number) in taken:
                     raise _invalid(obj, field, str(number), "provided port is already allocated")
                 chosen.add((_protocol(port), number))
+        wants_ports = spec.get("allocateLoadBalancerNodePorts", True)
         for port in spec.get("ports") or ():
-            if not port.get("nodePort"):
+            if not port.get("nodePort") and wants_ports:
                 port["nodePort"] = self._free_port(taken | chosen, _protocol(port))
                 chosen.add((_protocol(port), port["nodePort"]))
+        if _is_watched(spec) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = self._free_port(taken | chosen, "TCP")
 
     def _free_port(self, taken: Iterable[tuple[str, int]], protocol: str) -> int:
         used = {number for other, number in taken if other == protocol}
@@ -123,6 +129,11 @@ class ServiceHook:
         if not free:
             raise StatusError(500, "InternalError", "failed to allocate a nodePort: range is full")
         return self._random.choice(free)
+
+
+def _is_watched(spec: Json) -> bool:
+    """Whether a load balancer asks each node if it has pods of the service."""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def _protocol(port: Json) -> str:
@@ -139,6 +150,8 @@ def _ports(obj: Json) -> Iterator[tuple[str, int]]:
     for port in obj["spec"].get("ports") or ():
         if port.get("nodePort"):
             yield (_protocol(port), port["nodePort"])
+    if number := obj["spec"].get("healthCheckNodePort"):
+        yield ("TCP", number)
 
 
 def _invalid(obj: Json, field: str, value: str, why: str) -> StatusError:

@@ -23,6 +23,8 @@ __all__ = [
     "internal",
     "invalid",
     "method_not_allowed",
+    "no_such_method",
+    "no_such_path",
     "not_found",
     "stale",
     "success",
@@ -187,4 +189,16 @@ def too_large_version(asked: int, current: int) -> StatusError:
 
 def internal(message: str) -> StatusError:
     """500: a bug here, or a node that does not answer."""
-    return StatusError(500, "InternalError", f"Internal error occurred: {message}")
+    details = {"causes": [{"message": message}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)
+
+
+def no_such_path() -> StatusError:
+    """404: nothing is served at this path."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def no_such_method() -> StatusError:
+    """405: something is served at this path, but not with this method."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, {})

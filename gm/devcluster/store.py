@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Reader = Callable[[dict[str, Any]], dict[str, Any]]
+"""Shows a stored object as one of its resources does; leaves it as it is."""
 
 _EPOCH = 1_700_000_000.0
 _LOG_BYTES = 32 * 1024 * 1024
@@ -66,11 +68,12 @@ class Expired(Exception):
 class Record:
     """One version of one object. Read only, and so is everything that ``object`` holds."""
 
-    __slots__ = ("_encoded", "key", "object", "revision")
+    __slots__ = ("_encoded", "_view", "key", "object", "revision")
 
     def __init__(self, key: ObjectKey, obj: dict[str, Any], revision: int) -> None:
         self.key, self.object, self.revision = key, obj, revision
         self._encoded: bytes | None = None
+        self._view: tuple[Reader, dict[str, Any]] | None = None
 
     @property
     def encoded(self) -> bytes:
@@ -78,6 +81,16 @@ class Record:
         if self._encoded is None:
             self._encoded = _encode(self.object)
         return self._encoded
+
+    def view(self, reader: Reader) -> dict[str, Any]:
+        """What ``reader`` makes of the object, which may be the object itself; asked once."""
+        if self._view is None or self._view[0] is not reader:
+            self._view = reader, reader(self.object)
+        return self._view[1]
+
+    def is_seen_as(self, reader: Reader) -> None:
+        """``reader`` has nothing to change: the object was written under its rules."""
+        self._view = reader, self.object
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gm.devcluster.gojson import go_text
 from gm.devcluster.status import StatusError
 
 __all__ = ["PatchSchema", "strategic_merge"]
@@ -50,7 +51,7 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
         case "delete":
             return {}
         case other:
-            raise _broken(f"unknown patch type: {other}")
+            raise _broken(f"unknown patch type: {other} in map: {go_text(patch)}")
     merged = _retain(original, patch)
     for key, values in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
@@ -140,7 +141,8 @@ def _special(original: list[Any], patch: list[Any], key: str) -> tuple[list[Json
     remaining, replace = original, False
     for element in patch:
         if not isinstance(element, dict):
-            raise _broken("list element types are not identical")
+            shown = go_text([original, patch])
+            raise _broken(f"list element types are not identical: {shown}")
         directive = element.get(_PATCH)
         if directive is None:
             additions.append(element)
@@ -150,7 +152,7 @@ def _special(original: list[Any], patch: list[Any], key: str) -> tuple[list[Json
             gone = _identity(element, key)
             remaining = [e for e in remaining if _identity(e, key) != gone]
         else:
-            raise _broken(f"unknown patch type: {directive}")
+            raise _broken(f"unknown patch type: {directive} in map: {go_text(element)}")
     return additions, remaining, replace
 
 
@@ -159,7 +161,8 @@ def _identity(element: Any, key: str) -> Any:
     if not key:
         return (type(element).__name__, element) if not isinstance(element, list | dict) else None
     if not isinstance(element, dict) or key not in element:
-        raise _broken(f"map: {element} does not contain declared merge key: {key}")
+        shown = go_text(element)
+        raise _broken(f"map: {shown} does not contain declared merge key: {key}")
     return element[key]
 
 

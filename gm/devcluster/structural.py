@@ -9,27 +9,34 @@ from typing import Any
 import jsonschema_rs
 
 from gm.api.meta import Json
+from gm.devcluster.formats import KNOWN
 from gm.devcluster.metadata import forbidden, invalid_value, required, unsupported
-from gm.devcluster.schema import Schema, prune
+from gm.devcluster.schema import Schema, join, prune
 from gm.devcluster.status import Cause
+from gm.devcluster.structurallists import list_rules
 from gm.devcluster.values import Validator
 
-__all__ = ["cel_rules", "check"]
+__all__ = ["cel_rules", "check", "formats"]
 
 _TYPES = ["array", "boolean", "integer", "number", "object", "string"]
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _UNSUPPORTED = ("$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id")
-_OUTSIDE_JUNCTORS = (
-    "type",
-    "default",
-    "nullable",
-    "description",
-    "title",
-    "additionalProperties",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-embedded-resource",
-    "x-kubernetes-int-or-string",
-)
+# What may stand outside of anyOf and its like only, and what it must be inside of them.
+_OUTSIDE_JUNCTORS = {
+    "additionalProperties": "undefined",
+    "default": "undefined",
+    "description": "empty",
+    "nullable": "false",
+    "title": "empty",
+    "type": "empty",
+    "x-kubernetes-embedded-resource": "false",
+    "x-kubernetes-int-or-string": "false",
+    "x-kubernetes-list-map-keys": "empty",
+    "x-kubernetes-list-type": "undefined",
+    "x-kubernetes-map-type": "undefined",
+    "x-kubernetes-preserve-unknown-fields": "false",
+    "x-kubernetes-validations": "empty",
+}
 _NO_TYPE = {
     "root": "must not be empty at the root",
     "field": "must not be empty for specified object fields",
@@ -51,10 +58,24 @@ def cel_rules(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
     if schema.get("x-kubernetes-validations"):
         yield path or "."
     for name, child in (schema.get("properties") or {}).items():
-        yield from cel_rules(child, f"{path}.{name}")
+        yield from cel_rules(child or {}, f"{path}.{name}")
     for key, suffix in (("items", "[*]"), ("additionalProperties", ".*")):
         if isinstance(schema.get(key), Mapping):
             yield from cel_rules(schema[key], path + suffix)
+
+
+def formats(schema: Mapping[str, Any]) -> list[str]:
+    """The formats in a schema that nobody knows, in order of the alphabet."""
+    found: set[str] = set()
+    waiting: list[Mapping[str, Any]] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if node.get("type") == "string" and (name := node.get("format")) and name not in KNOWN:
+            found.add(name)
+        inner = [*(node.get("properties") or {}).values()]
+        inner += [node.get("items"), node.get("additionalProperties")]
+        waiting += [each for each in inner if isinstance(each, Mapping)]
+    return sorted(found)
 
 
 def _node(node: Json, path: str, place: str) -> Iterator[Cause]:
@@ -71,8 +92,17 @@ def _node(node: Json, path: str, place: str) -> Iterator[Cause]:
         yield invalid_value(f"{path}.type", kind, "must be object at the root")
     if kind and kind not in _TYPES:
         yield unsupported(f"{path}.type", kind, _TYPES)
+    if kind == "null":
+        yield forbidden(
+            f"{path}.type", "type cannot be set to null, use nullable as an alternative"
+        )
+    if place == "root" and node.get("nullable"):
+        yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    if node.get("x-kubernetes-preserve-unknown-fields") is False:
+        where = f"{path}.x-kubernetes-preserve-unknown-fields"
+        yield invalid_value(where, False, "must be true or undefined")
     yield from _object_rules(node, path, place)
-    yield from _list_rules(node, path)
+    yield from list_rules(node, path)
     yield from _pattern(node, path)
     for key in _JUNCTORS:
         if (
@@ -94,7 +124,7 @@ def _children(node: Json, path: str, place: str) -> Iterator[Cause]:
         if place == "root" and name in ("metadata", "apiVersion", "kind"):
             yield from _identity(name, child, where)
         else:
-            yield from _node(child, where, "field")
+            yield from _node(child or {}, where, "field")
     if isinstance(node.get("items"), dict):
         yield from _node(node["items"], f"{path}.items", "item")
     if isinstance(node.get("additionalProperties"), dict):
@@ -128,36 +158,6 @@ def _object_rules(node: Json, path: str, place: str) -> Iterator[Cause]:
         yield invalid_value(f"{path}.type", node.get("type", ""), why)
 
 
-def _list_rules(node: Json, path: str) -> Iterator[Cause]:
-    if node.get("type") == "array" and "items" not in node:
-        yield required(f"{path}.items", "must be specified")
-    if node.get("uniqueItems"):
-        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(f"{path}.uniqueItems", why)
-    kind = node.get("x-kubernetes-list-type")
-    if kind is None:
-        return
-    if kind not in ("atomic", "set", "map"):
-        yield unsupported(f"{path}.x-kubernetes-list-type", kind, ["atomic", "set", "map"])
-    keys = node.get("x-kubernetes-list-map-keys") or []
-    where = f"{path}.x-kubernetes-list-map-keys"
-    if kind == "map" and not keys:
-        yield required(where, "must not be empty if x-kubernetes-list-type is map")
-    declared = node.get("items")
-    items: Json = declared if isinstance(declared, dict) else {}
-    fields: Json = items.get("properties") or {}
-    if any(key not in fields for key in keys):
-        yield invalid_value(where, keys, "entries must all be names of item properties")
-        return
-    for key in keys:
-        if key not in (items.get("required") or []) and "default" not in fields[key]:
-            yield required(
-                f"{path}.items.properties[{key}].default",
-                "this property is in x-kubernetes-list-map-keys, so it must have a default or be "
-                "a required property",
-            )
-
-
 def _pattern(node: Json, path: str) -> Iterator[Cause]:
     if not isinstance(pattern := node.get("pattern"), str):
         return
@@ -169,9 +169,9 @@ def _pattern(node: Json, path: str) -> Iterator[Cause]:
 
 
 def _junctor(node: Json, path: str) -> Iterator[Cause]:
-    for key in _OUTSIDE_JUNCTORS:
+    for key, wanted in _OUTSIDE_JUNCTORS.items():
         if node.get(key):
-            yield forbidden(f"{path}.{key}", "must be empty to be structural")
+            yield forbidden(f"{path}.{key}", f"must be {wanted} to be structural")
     yield from _pattern(node, path)
     for name, child in (node.get("properties") or {}).items():
         yield from _junctor(child, f"{path}.properties[{name}]")
@@ -188,13 +188,17 @@ def _defaults(node: Json, path: str) -> Iterator[Cause]:
     """Every default must itself be a valid value."""
     if "default" in node:
         value, unknown = copy.deepcopy(node["default"]), list[str]()
-        for cause in Validator(node).causes(value):
-            yield Cause(cause.reason, cause.message, f"{path}.default")
+        wrong = Validator(node).causes(value)
         prune(Schema(node, is_custom=True), value, unknown=unknown)
         if unknown:
             yield invalid_value(f"{path}.default", node["default"], "must not have unknown fields")
+        for cause in wrong:
+            where = f"{path}.default"
+            yield Cause(
+                cause.reason, cause.message, join(where, cause.field) if cause.field else where
+            )
     for name, child in (node.get("properties") or {}).items():
-        yield from _defaults(child, f"{path}.properties[{name}]")
+        yield from _defaults(child or {}, f"{path}.properties[{name}]")
     for key in ("items", "additionalProperties"):
         if isinstance(node.get(key), dict):
             yield from _defaults(node[key], f"{path}.{key}")

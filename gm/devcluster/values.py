@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jsonschema_rs
 
+from gm.devcluster.alternatives import at, explained, validator
+from gm.devcluster.formats import CHECKS
 from gm.devcluster.metadata import duplicate, invalid_value, quoted, required
 from gm.devcluster.schema import Schema, join
 from gm.devcluster.status import Cause
@@ -21,17 +23,13 @@ _KEPT = frozenset(
         "minProperties", "maxProperties", "required",
     }
 )  # fmt: skip
-# What kube-apiserver checks; other formats are words for people.
-_FORMATS = frozenset(
-    {"date-time", "date", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "regex"}
-)
 
 
 def translate(raw: Mapping[str, Any]) -> dict[str, Any]:
     """A CRD's schema as JSON Schema draft 4, whose exclusive bounds are booleans as well."""
     result: dict[str, Any] = {key: value for key, value in raw.items() if key in _KEPT}
-    if result.get("format") not in _FORMATS:
-        result.pop("format", None)
+    if raw.get("type") != "string" or result.get("format") not in CHECKS:
+        result.pop("format", None)  # other formats are words for people
     if raw.get("x-kubernetes-int-or-string"):
         result["type"] = ["integer", "string"]
     if "enum" in raw:
@@ -58,18 +56,14 @@ class Validator:
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self._schema = Schema(raw, is_custom=True)
-        self._check = jsonschema_rs.Draft4Validator(translate(raw), validate_formats=True)
+        self._translated = translate(raw)
+        self._check = validator(self._translated)
 
     def causes(self, value: Any, *, path: str = "") -> list[Cause]:
         """Everything that is wrong with ``value``."""
-        found = [_cause(error, path) for error in self._check.iter_errors(value)]
+        errors = self._check.iter_errors(value)
+        found = explained(errors, self._translated, path, _cause)
         return [*found, *_own_rules(self._schema, value, path)]
-
-
-def _at(path: str, steps: Sequence[str | int]) -> str:
-    for step in steps:
-        path = f"{path}[{step}]" if isinstance(step, int) else join(path, step)
-    return path
 
 
 def json_type(value: Any) -> str:
@@ -81,7 +75,8 @@ def json_type(value: Any) -> str:
 
 
 def _too_many(field: str, value: Any, limit: int) -> Cause:
-    message = f"Too many: {len(value)}: must have at most {limit} items"
+    unit = "item" if limit == 1 else "items"
+    message = f"Too many: {len(value)}: must have at most {limit} {unit}"
     return Cause("FieldValueTooMany", message, field)
 
 
@@ -94,7 +89,7 @@ def _wrong_type(field: str, shown: Any, types: str) -> Cause:
 
 def _cause(error: jsonschema_rs.ValidationError, path: str) -> Cause:
     kind: Any = error.kind
-    field, value = _at(path, error.instance_path), error.instance
+    field, value = at(path, error.instance_path), error.instance
     match kind.name:
         case "required":
             return required(join(field, kind.property))
@@ -108,12 +103,11 @@ def _cause(error: jsonschema_rs.ValidationError, path: str) -> Cause:
             message = f"Unsupported value: {quoted(value)}: supported values: {options}"
             return Cause("FieldValueNotSupported", message, field)
         case "maxLength":
-            message = f"Too long: may not be more than {kind.limit} bytes"
+            unit = "byte" if kind.limit == 1 else "bytes"
+            message = f"Too long: may not be more than {kind.limit} {unit}"
             return Cause("FieldValueTooLong", message, field)
         case "maxItems" | "maxProperties":
             return _too_many(field, value, kind.limit)
-        case "anyOf" | "oneOf" | "not":
-            return _junctor(field, error)
         case _:
             shown, why = _bound(kind, value)
             return invalid_value(field, shown, f"{field} in body {why}")
@@ -148,27 +142,9 @@ def _bound(kind: Any, value: Any) -> tuple[Any, str]:
             return value, f"breaks the rule {kind.name}"
 
 
-def _junctor(field: str, error: jsonschema_rs.ValidationError) -> Cause:
-    kind: Any = error.kind
-    if kind.name == "not":
-        why = "must not validate the schema (not)"
-    elif kind.name == "anyOf":
-        why = "must validate at least one schema (anyOf)"
-    else:
-        several = isinstance(kind, jsonschema_rs.ValidationErrorKind.OneOfMultipleValid)
-        found = "more than one valid alternative" if several else "none valid"
-        why = f"must validate one and only one schema (oneOf). Found {found}"
-    # The real server names no field here ("<nil>"); the field is more useful.
-    return Cause("FieldValueInvalid", f'Invalid value: "": "{field}" {why}', field)
-
-
 def _own_rules(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
-    """Rules beyond JSON Schema: embedded objects say what they are, lists have unique keys."""
+    """Rules beyond JSON Schema: lists have unique keys."""
     if isinstance(value, dict):
-        if schema.embedded:
-            for field in ("apiVersion", "kind"):
-                if not value.get(field):
-                    yield required(join(path, field))
         for field, item in value.items():
             if (child := schema.child(field)) is not None:
                 yield from _own_rules(child, item, join(path, field))

@@ -14,9 +14,10 @@ from aiohttp import web
 
 from gm.api.meta import Json
 from gm.devcluster import tables
+from gm.devcluster.answers import add_warnings
 from gm.devcluster.cursors import Cursor
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.listing import ListOptions, parse_bool, parse_version
+from gm.devcluster.listing import ListOptions, parse_bool, parse_int, parse_version
 from gm.devcluster.negotiate import Form
 from gm.devcluster.status import Cause, StatusError, expired, invalid
 from gm.devcluster.store import Change, Expired, Record, Store, event_line
@@ -50,40 +51,38 @@ class WatchOptions:
         listed = ListOptions.parse(info, namespace, query)
         version = parse_version(listed.resource_version)
         initial = query.get("sendInitialEvents")
-        if initial is not None and listed.match != "NotOlderThan":
-            _refuse(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-        if initial is None and listed.match:
-            _refuse(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                listed.match,
-            )
+        if causes := _wrong_options(listed):
+            raise invalid("ListOptions", "meta.k8s.io", "", causes)
         bookmarks = parse_bool(query.get("allowWatchBookmarks"))
         wants_all = parse_bool(initial)
         replay = wants_all if initial is not None else version == 0
-        timeout = query.get("timeoutSeconds", "")
+        timeout = parse_int(query.get("timeoutSeconds", ""))
         return cls(
             listed=listed,
             replay=replay,
             after=version if version and not wants_all else None,
             bookmarks=bookmarks,
             initial_end=wants_all and bookmarks,
-            seconds=int(timeout)
-            if timeout.isdecimal() and int(timeout)
-            else random.uniform(1800, 3600),  # noqa: S311 - so that not all end at once
+            seconds=timeout if timeout > 0 else random.uniform(1800, 3600),  # noqa: S311 - so that not all end at once
             include_object=query.get("includeObject", "Metadata"),
         )
 
 
-def _refuse(field: str, why: str, match: str = "") -> None:
-    causes = [Cause("FieldValueForbidden", f"Forbidden: {why}", field)]
+def _wrong_options(listed: ListOptions) -> list[Cause]:
+    """What keeps the parameters of a list from being those of a watch."""
+    match, name = listed.match, "resourceVersionMatch"
+    texts = []
+    if listed.sends_initial and match != "NotOlderThan":
+        texts.append("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    if match and not listed.sends_initial:
+        texts.append(f"{name} is forbidden for watch unless sendInitialEvents is provided")
+    if listed.token:
+        texts.append(f"{name} is forbidden when continue is provided")
+    causes = [Cause("FieldValueForbidden", f"Forbidden: {text}", name) for text in texts]
     if match not in ("", "NotOlderThan"):
         message = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
-        causes.append(Cause("FieldValueNotSupported", message, field))
-    raise invalid("ListOptions", "meta.k8s.io", "", causes)
+        causes.append(Cause("FieldValueNotSupported", message, name))
+    return causes
 
 
 def cut(request: web.BaseRequest) -> None:
@@ -104,8 +103,8 @@ def select(change: Change, info: ResourceInfo, options: ListOptions) -> tuple[st
     if selector.is_empty:
         return change.type, change.record
     last = change.previous
-    was_match = last is not None and selector.matches(info.from_storage(last.object))
-    if change.type != "DELETED" and selector.matches(info.from_storage(change.record.object)):
+    was_match = last is not None and selector.matches(last.view(info.from_storage))
+    if change.type != "DELETED" and selector.matches(change.record.view(info.from_storage)):
         return ("MODIFIED" if was_match else "ADDED"), change.record
     if last is None or not was_match:
         return None
@@ -133,16 +132,16 @@ class _Encoder:
                     yield self.event(kind, record)
 
     def _shared(self, change: Change) -> bytes:
-        if self._info.from_storage(change.record.object) is change.record.object:
+        if change.record.view(self._info.from_storage) is change.record.object:
             return change.line
         return self.event(change.type, change.record)
 
     def event(self, kind: str, record: Record) -> bytes:
-        obj = self._info.from_storage(record.object)
+        obj = record.view(self._info.from_storage)
         if self._form.is_table:
             return self._line(kind, self._table([obj]))
         if self._form.is_partial:
-            return self._line(kind, tables.partial(obj))
+            return self._line(kind, tables.partial(obj, self._form.version))
         if obj is record.object:
             return event_line(kind, record.encoded)
         return self._line(kind, obj)
@@ -156,7 +155,7 @@ class _Encoder:
         if self._form.is_table:
             obj = self._table([obj])
         elif self._form.is_partial:
-            obj = tables.partial(obj)
+            obj = tables.partial(obj, self._form.version)
         return self._line("BOOKMARK", obj)
 
     def error(self, error: StatusError) -> bytes:
@@ -170,6 +169,7 @@ class _Encoder:
             now=time.time(),
             include_object=self._options.include_object,
             headers=headers,
+            version=self._form.version,
         )
 
     @staticmethod
@@ -194,10 +194,16 @@ class Watches:
     async def stream(
         self, request: web.BaseRequest, info: ResourceInfo, form: Form, options: WatchOptions
     ) -> web.StreamResponse:
-        """Answer a watch, until its time is over, the client goes or the server stops."""
+        """Answer a watch, until its time is over, the client goes or the server stops.
+
+        Raises: StatusError (400), before anything is sent.
+        """
+        if form.is_table:
+            tables.check_include(options.include_object)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
+        add_warnings(response, info.warning)
         response.enable_chunked_encoding()
         await response.prepare(request)
         encoder = _Encoder(info, replace(form, media_type="application/json"), options)
@@ -258,7 +264,7 @@ class Watches:
         initial: list[Record],
     ) -> None:
         matches = options.listed.selector.matches
-        chosen = [r for r in initial if matches(info.from_storage(r.object))]
+        chosen = [r for r in initial if matches(r.view(info.from_storage))]
         for start in range(0, len(chosen), _BATCH):
             lines = [encoder.event("ADDED", r) for r in chosen[start : start + _BATCH]]
             await self._write(request, response, b"".join(lines))

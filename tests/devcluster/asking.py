@@ -1,4 +1,4 @@
-"""Sends the requests of ``golden_requests`` to a server and collects its answers."""
+"""Sends the requests of ``golden`` to a server and collects its answers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import yaml
 
 from gm.api.meta import Json
 from gm.kube import Client, Response
-from tests.devcluster.golden_requests import STEPS, Step
+from tests.devcluster.golden import STEPS, Step
 from tests.devcluster.scrubbing import Scrubber
 
 __all__ = ["ask"]
+
+
+_AT_ONCE = 20  # a real server turns away who sends it hundreds
 
 
 async def ask(client: Client, namespace: str) -> dict[str, Json]:
@@ -37,23 +40,28 @@ async def ask(client: Client, namespace: str) -> dict[str, Json]:
                 "warning": scrub(response.headers.get("Warning", "")),
                 "body": step.pick(scrub(body)) if isinstance(body, dict) else scrub(body),
             }
-            if step.name == "crd":
-                await _wait_served(client, names["group"])
+            if step.serves:
+                await _wait_served(client, _fill(step.serves, names))
     return answers
 
 
 def _batches() -> list[list[Step]]:
-    """Steps that may be sent at once, in order: neighbours that read and save nothing."""
-    runs = itertools.groupby(STEPS, key=lambda step: step.method == "GET" and not step.saves)
+    """Steps that may be sent at once, in order: a few neighbours that change and save nothing."""
+
+    def is_harmless(step: Step) -> bool:
+        return (step.method == "GET" or "dryRun" in step.query) and not step.saves
+
     batches: list[list[Step]] = []
-    for is_reading, steps in runs:
-        batches.extend([list(steps)] if is_reading else [[step] for step in steps])
+    for together, steps in itertools.groupby(STEPS, key=is_harmless):
+        waiting = [*steps]
+        size = _AT_ONCE if together else 1
+        batches += [waiting[n : n + size] for n in range(0, len(waiting), size)]
     return batches
 
 
-async def _wait_served(client: Client, group: str) -> None:
+async def _wait_served(client: Client, path: str) -> None:
     async with asyncio.timeout(30):
-        while (await client.raw("GET", f"/apis/{group}/v1/widgets")).status != 200:
+        while (await client.raw("GET", path)).status != 200:
             await asyncio.sleep(0.05)
 
 
@@ -80,12 +88,20 @@ def _decoded(step: Step, response: Response) -> Any:
     kind = response.headers.get("Content-Type", "")
     try:
         if "watch" in step.query:
-            return [msgspec.json.decode(line) for line in response.body.splitlines()]
+            events = [msgspec.json.decode(line) for line in response.body.splitlines()]
+            return [event for event in events if not _is_passing_bookmark(event)]
         if kind.startswith("application/yaml"):
             return yaml.load(response.body, yaml.BaseLoader)
         return msgspec.json.decode(response.body)
     except msgspec.DecodeError:
         return response.body.decode(errors="replace")
+
+
+def _is_passing_bookmark(event: Any) -> bool:
+    """A bookmark that ends no beginning: a server sends such ones when it likes, or never."""
+    if not isinstance(event, dict) or event.get("type") != "BOOKMARK":
+        return False
+    return "k8s.io/initial-events-end" not in event["object"]["metadata"].get("annotations", {})
 
 
 def _find(body: Any, path: str) -> str:

@@ -1,4 +1,4 @@
-"""A running embedded API server for each test that asks for one."""
+"""A running embedded API server, and a kubectl, for each test that asks for one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.cluster import Cluster
 from tests.devcluster.core import Http, serving
+from tests.devcluster.support import Kubectl
 
 
 @pytest.fixture
@@ -15,3 +17,9 @@ async def http(tmp_path: Path) -> AsyncIterator[Http]:
     """A server with the Widget CRD, and a client of it."""
     async with serving(tmp_path) as client:
         yield client
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
+    """kubectl in the test's namespace, with a home directory that the test alone sees."""
+    return Kubectl(cluster.kubeconfig, cluster.namespace, tmp_path)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from gm.devcluster.apiserver import ApiServerSettings, RunningServer, assemble, 
 from gm.devcluster.controller import Controller
 from gm.devcluster.cursors import Feed
 from gm.devcluster.info import ResourceInfo
+from gm.devcluster.registry import Registry
+from gm.devcluster.status import Cause, StatusError
 from gm.devcluster.store import Record
 
 __all__ = [
@@ -28,13 +31,54 @@ __all__ = [
     "Http",
     "Plain",
     "crd",
+    "lines",
+    "mistakes",
     "node",
     "plain",
     "pod",
     "serving",
     "settle",
+    "stored",
     "widget",
 ]
+
+
+def lines(causes: Iterable[Cause]) -> list[str]:
+    """What is wrong, a line for each field."""
+    return [f"{cause.field}: {cause.message}" for cause in causes]
+
+
+_REGISTRY = Registry()
+
+
+def mistakes(plural: str, obj: Json, *, group: str = "", old: Json | None = None) -> list[str]:
+    """What is wrong with an object, or with its change from ``old``."""
+    info = _REGISTRY.lookup(group, "v1", plural)
+    assert info is not None
+    obj = copy.deepcopy(obj)
+    meta = obj.setdefault("metadata", {})
+    meta.setdefault("name", "x")
+    if info.resource.namespaced:
+        meta.setdefault("namespace", "default")
+    try:
+        if old is None:
+            info.prepare_create(obj)
+        else:
+            info.prepare_update(obj, old)
+    except StatusError as exc:
+        return [f"{cause.field}: {cause.message}" for cause in exc.causes]
+    return []
+
+
+def stored(plural: str, obj: Json, *, group: str = "") -> Json:
+    """An object as it is stored."""
+    info = _REGISTRY.lookup(group, "v1", plural)
+    assert info is not None
+    obj = copy.deepcopy(obj)
+    obj.setdefault("metadata", {}).update(name="x", namespace="default")
+    info.prepare_create(obj)
+    return obj
+
 
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 

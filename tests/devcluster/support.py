@@ -74,13 +74,14 @@ class Kubectl:
                 process.kill()
             await process.communicate()  # to the end of both pipes, or their transports leak
 
-    async def run(self, command: str, stdin: str = "") -> Outcome:
-        """The finished command."""
+    async def run(self, command: str, stdin: str = "", *, editor: str = "") -> Outcome:
+        """The finished command; ``editor`` is what sed makes of a text that it opens."""
+        editing = {"KUBE_EDITOR": f"sed -i {shlex.quote(editor)}"} if editor else {}
         done = await asyncio.to_thread(
             subprocess.run,
             self._line(command),
             cwd=self._directory,
-            env=self._environment,
+            env=self._environment | editing,
             input=stdin,
             capture_output=True,
             text=True,

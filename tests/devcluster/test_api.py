@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.api import WriteOptions, timestamp
+from gm.devcluster.api import WriteOptions
+from gm.devcluster.gotime import timestamp
 from gm.devcluster.patch import merge_patch
 from gm.devcluster.status import StatusError
 from tests.devcluster.core import Plain, msgspec_copy, plain, pod, widget

@@ -9,6 +9,7 @@ import pytest
 from gm.api.meta import Json
 from gm.devcluster import builtin
 from gm.devcluster.info import ResourceInfo
+from gm.devcluster.status import StatusError
 
 INFOS = {info.resource.qualified: info for info in builtin.resources()}
 
@@ -89,8 +90,8 @@ def test_a_node_brings_its_status_along() -> None:
     assert obj["spec"] == {}
 
 
-def test_events_of_the_newer_group_are_checked_like_the_others() -> None:
-    """Both are stored as core events."""
+def test_events_of_the_newer_group_are_stored_as_core_events() -> None:
+    """And must be complete."""
     info = INFOS["events.events.k8s.io"]
     assert info.storage == INFOS["events"].resource
     obj: Json = {
@@ -99,6 +100,16 @@ def test_events_of_the_newer_group_are_checked_like_the_others() -> None:
         "metadata": {"name": "e", "namespace": "default"},
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
         "note": "n",
+    }
+    with pytest.raises(StatusError, match="eventTime: Required value"):
+        info.prepare_create(copy.deepcopy(obj))
+    obj |= {
+        "eventTime": "2024-01-01T00:00:00.000000Z",
+        "reportingController": "a.b/c",
+        "reportingInstance": "i",
+        "action": "Act",
+        "reason": "Because",
+        "type": "Normal",
     }
     info.prepare_create(obj)
     stored = info.to_storage(obj)

@@ -45,7 +45,7 @@ def test_an_age_is_counted_from_a_time() -> None:
 
 
 def test_labels_and_selectors_are_one_line() -> None:
-    """Sorted, whatever the operator."""
+    """Sorted by key, whatever the operator."""
     assert labels_text({"b": "2", "a": "1"}) == "a=1,b=2"
     assert (
         labels_text(None) == selector_text(None) == selector_text({"matchLabels": {}}) == "<none>"
@@ -58,4 +58,4 @@ def test_labels_and_selectors_are_one_line() -> None:
         {"key": "e", "operator": "Odd"},
     ]
     selector = {"matchLabels": {"l": "m"}, "matchExpressions": expressions}
-    assert selector_text(selector) == "l=m,a in (x,y),b notin (z),c,!d,e"
+    assert selector_text(selector) == "a in (x,y),b notin (z),c,!d,e,l=m"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gm.api.meta import Json
-from gm.devcluster import crds
+from gm.devcluster import crdrules, crds
 from gm.devcluster.registry import Registry
 from gm.devcluster.status import StatusError
 
@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
         [
             f"spec.versions: Invalid value: [{shown('v1')},{shown('v2')}]: must have exactly one "
             "version marked as storage version",
-            'status.storedVersions: Invalid value: ["v1"]: must have the storage version v1',
+            'status.storedVersions: Invalid value: ["v1"]: must have the storage version v2',
         ],
     ),
     "same version": (
@@ -233,7 +233,7 @@ def test_what_is_not_done_here_is_told() -> None:
 
 def change(new: Json, old: Json) -> list[str]:
     """What may not change."""
-    return [f"{cause.field}: {cause.message}" for cause in crds.validate_change(new, old)]
+    return [f"{cause.field}: {cause.message}" for cause in crdrules.validate_change(new, old)]
 
 
 def test_group_scope_and_names_stay() -> None:
@@ -301,20 +301,77 @@ def test_each_served_version_is_a_resource() -> None:
     assert one.selectable_fields == {"spec.size"}
     assert (one.subresources, two.subresources) == ({"status"}, frozenset())
     assert one.storage == two.storage == one.resource
-    obj = {"apiVersion": "example.org/v2", "kind": "Gear", "metadata": {"name": "g"}}
+    obj: Json = {"apiVersion": "example.org/v2", "kind": "Gear", "metadata": {"name": "g"}}
     assert two.to_storage(obj)["apiVersion"] == "example.org/v1"
     assert two.from_storage(two.to_storage(obj)) == obj
-    assert one.to_storage(obj) is obj
+    stored = {**obj, "apiVersion": "example.org/v1"}
+    assert one.to_storage(stored) is stored
     assert one.patch_schema is None
-    obj["metadata"] = {"name": "g", "namespace": "n"}
-    assert two.prepare_create(obj) == ["example.org/v2 Gear is deprecated"]
+    assert (one.warning, two.warning) == ("", "example.org/v2 Gear is deprecated")
 
 
 def test_a_deprecation_has_the_words_of_its_crd() -> None:
-    """If it has any."""
-    infos = made(crd(version(deprecated=True, deprecationWarning="use v2")))
-    obj = {"metadata": {"name": "g", "namespace": "n"}}
-    assert infos["v1"].prepare_create(obj) == ["use v2"]
+    """If it has any; otherwise it names the newest version that is not deprecated."""
+    infos = made(
+        crd(
+            version("v1beta1", deprecated=True, deprecationWarning="use v2"),
+            version("v1alpha1", storage=False, deprecated=True),
+            version("v1", storage=False),
+            version("v2alpha1", storage=False),
+        )
+    )
+    assert infos["v1beta1"].warning == "use v2"
+    usual = "example.org/v1alpha1 Gear is deprecated; use example.org/v1 Gear"
+    assert infos["v1alpha1"].warning == usual
+    assert infos["v1"].warning == infos["v2alpha1"].warning == ""
+
+
+def fields(**properties: Json) -> Json:
+    """The schema of a version with these fields in its spec."""
+    spec = {"type": "object", "properties": properties}
+    return {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+
+
+TEXT: Json = {"type": "string"}
+STORED = fields(new=TEXT, both=TEXT, added={**TEXT, "default": "d"})
+OLDER = fields(both=TEXT, old={"type": "integer", "default": 3})
+
+
+def test_an_older_version_shows_what_it_knows_of_what_is_stored() -> None:
+    """Defaults come from the version that is stored; nothing is changed."""
+    infos = made(crd(version("v1", schema=STORED), version("v1beta1", storage=False, schema=OLDER)))
+    spec = {"new": "x", "both": "y", "added": "z"}
+    stored = {"apiVersion": "example.org/v1", "kind": "Gear", "metadata": {}, "spec": spec}
+    assert infos["v1"].from_storage(stored) is stored
+    seen = infos["v1beta1"].from_storage(stored)
+    assert (seen["apiVersion"], seen["spec"]) == ("example.org/v1beta1", {"both": "y"})
+    assert stored["spec"] == {"new": "x", "both": "y", "added": "z"}
+
+
+def test_what_was_written_before_a_crd_changed_is_shown_by_its_rules_of_today() -> None:
+    """Pruned, and with new defaults."""
+    info = made(crd(version("v1", schema=STORED)))["v1"]
+    before = {
+        "apiVersion": "example.org/v1",
+        "kind": "Gear",
+        "metadata": {},
+        "spec": {"both": "y", "gone": 1},
+    }
+    assert info.from_storage(before)["spec"] == {"both": "y", "added": "d"}
+    assert before["spec"] == {"both": "y", "gone": 1}
+
+
+def test_what_is_written_in_an_older_version_is_stored_as_the_newer_knows_it() -> None:
+    """What only the older one has is lost."""
+    infos = made(crd(version("v1", schema=STORED), version("v1beta1", storage=False, schema=OLDER)))
+    written = {
+        "apiVersion": "example.org/v1beta1",
+        "kind": "Gear",
+        "metadata": {},
+        "spec": {"both": "y", "old": 3},
+    }
+    stored = infos["v1beta1"].to_storage(written)
+    assert (stored["apiVersion"], stored["spec"]) == ("example.org/v1", {"both": "y"})
 
 
 def test_names_that_are_taken_are_found() -> None:

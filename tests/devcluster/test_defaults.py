@@ -170,18 +170,27 @@ def test_the_service_account_has_two_names() -> None:
     assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("robot", "robot")
 
 
-def test_conditions_of_pods_and_nodes_write_times_that_they_lack() -> None:
-    """As null, which a reader must bear."""
-    obj: Json = {"spec": {"containers": []}, "status": {"conditions": [{"type": "Ready"}]}}
+@pytest.mark.parametrize(
+    ("given", "address", "addresses"),
+    [
+        ({"podIP": "10.0.0.1"}, "10.0.0.1", ["10.0.0.1"]),
+        ({"podIPs": [{"ip": "10.0.0.1"}]}, "10.0.0.1", ["10.0.0.1"]),
+        ({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}]}, "10.0.0.1", ["10.0.0.1"]),
+        (
+            {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "::1"}]},
+            "10.0.0.1",
+            ["10.0.0.1", "::1"],
+        ),
+    ],
+)
+def test_both_fields_with_a_pods_address_agree(
+    given: Json, address: str, addresses: list[str]
+) -> None:
+    """Clients read the one or the other."""
+    obj: Json = {"spec": {"containers": []}, "status": given}
     defaults.pod(obj)
-    assert obj["status"]["conditions"] == [
-        {"type": "Ready", "lastProbeTime": None, "lastTransitionTime": None}
-    ]
-    node: Json = {"status": {"conditions": [{"type": "Ready", "lastTransitionTime": "x"}]}}
-    defaults.node(node)
-    assert node["status"]["conditions"] == [
-        {"type": "Ready", "lastHeartbeatTime": None, "lastTransitionTime": "x"}
-    ]
+    assert obj["status"]["podIP"] == address
+    assert [each["ip"] for each in obj["status"]["podIPs"]] == addresses
 
 
 @pytest.mark.parametrize(
@@ -190,6 +199,7 @@ def test_conditions_of_pods_and_nodes_write_times_that_they_lack() -> None:
         ({}, "BestEffort"),
         ({"requests": {"cpu": "1"}}, "Burstable"),
         ({"limits": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"nvidia.com/gpu": "1"}}, "BestEffort"),
         ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
         ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
     ],

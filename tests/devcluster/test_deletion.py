@@ -224,8 +224,10 @@ def test_old_and_odd_options() -> None:
         ({"propagationPolicy": "Foo"}, {}, 'Unsupported value: "Foo"'),
         ({"dryRun": ["Some"]}, {}, "dryRun: Unsupported value"),
         ({"orphanDependents": True, "propagationPolicy": "Orphan"}, {}, "cannot be both set"),
-        ({"gracePeriodSeconds": "x"}, {}, "is no number"),
-        ({}, {"gracePeriodSeconds": "x"}, "is no number"),
+        ({"gracePeriodSeconds": "x"}, {}, "cannot unmarshal string into .* of type int64"),
+        ({}, {"gracePeriodSeconds": "x"}, 'ParseInt: parsing "x": invalid syntax'),
+        ({"dryRun": "All"}, {}, r"cannot unmarshal string into .* of type \[\]string"),
+        ({"kind": "Foo", "apiVersion": "v1"}, {}, 'no kind "Foo" is registered'),
     ],
 )
 def test_options_that_make_no_sense(body: Json, query: dict[str, str], message: str) -> None:

@@ -224,7 +224,7 @@ def any_requests(draw: st.DrawFn) -> Request:
             verb, plural, name, tuple(changes), "", part, content_type=kind, query=draw(options)
         )
     if verb == "delete":
-        body = draw(
+        body: Json = draw(
             st.sampled_from(
                 [
                     {},
@@ -411,7 +411,6 @@ def runner() -> Iterator[asyncio.Runner]:
     servers.server_or_skip("real")
     with asyncio.Runner() as found:
         yield found
-        found.run(asyncio.sleep(0.5))  # watches that were cut say farewell to TLS
 
 
 @settings(

@@ -118,13 +118,6 @@ def test_the_old_documents_say_the_same(registry: Registry) -> None:
     assert resources["pods/status"]["verbs"] == ["get", "patch", "update"]
 
 
-def test_versions_are_in_the_order_of_their_age() -> None:
-    """The most stable and newest first."""
-    names = ["v1alpha1", "v1", "v2beta1", "foo", "v10", "v2", "v2beta2"]
-    ordered = sorted(names, key=discovery.version_order)
-    assert ordered == ["v10", "v2", "v1", "v2beta2", "v2beta1", "v1alpha1", "foo"]
-
-
 def test_the_version_is_marked_as_ours() -> None:
     """Semver, so that kubectl can read it."""
     version = discovery.version()

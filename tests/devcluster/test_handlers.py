@@ -95,7 +95,9 @@ async def test_finalizing_a_namespace(http: Http) -> None:
 
 @pytest.mark.parametrize("part", ["exec", "attach", "portforward", "proxy"])
 async def test_what_only_a_full_cluster_can(http: Http, part: str) -> None:
-    """It says so."""
+    """It says so, of a pod that exists."""
+    assert (await http("GET", f"{DEFAULT}/pods/p/{part}")).status == 404
+    await http("POST", f"{DEFAULT}/pods", pod("p"))
     answer = await http("GET", f"{DEFAULT}/pods/p/{part}")
     assert answer.status == 501
     assert answer.json["message"] == (

@@ -240,7 +240,7 @@ class _Line:
 
     async def __aexit__(self, *_: object) -> None:
         self._writer.transport.abort()
-        for _ in range(3):
+        for _turn in range(3):
             await asyncio.sleep(0)
 
     def _send(self, method: str, path: str, body: bytes = b"") -> None:

@@ -111,6 +111,20 @@ def test_adding_and_removing_a_field_by_json_patch(target: Any, field: str, valu
     assert target == before
 
 
+def test_json_patch_has_its_ways_upstream() -> None:
+    """Numbers count from the end, what has no value has null, and nothing is null, too."""
+    target: Any = {"a": 1, "l": [1, {"x": 2}]}
+    operations = [
+        {"op": "replace", "path": "/l/-1/x", "value": 3},
+        {"op": "replace", "path": "/l/-2", "value": 0},
+        {"op": "test", "path": "/gone"},
+        {"op": "test", "path": "/l/-1/gone", "value": None},
+        {"op": "add", "path": "/empty"},
+        {"op": "remove", "path": "/a"},
+    ]
+    assert json_patch(target, operations) == {"l": [0, {"x": 3}], "empty": None}
+
+
 def test_json_patch_operations() -> None:
     """All six; a list's end is ``-``; a pointer's ``~1`` is a slash."""
     target: Any = {"a": {"x/y": 1}, "l": [1, 2]}
@@ -139,8 +153,11 @@ def test_json_patch_operations() -> None:
         {"op": "replace", "path": "/a/b/c", "value": 2},
         {"op": "move", "from": "/gone", "path": "/a"},
         {"op": "dance", "path": "/a"},
-        {"op": "add", "path": "/a"},
         {"op": "replace"},
+        {"op": "add", "path": "", "value": {}},
+        {"op": "copy", "from": "", "path": "/b"},
+        {"op": "move", "from": "/a", "path": ""},
+        {"op": "replace", "path": "/l/-9", "value": 2},
         {"path": "/a"},
         {"op": "add", "path": 7, "value": 1},
     ],
@@ -217,7 +234,7 @@ def test_an_object_must_come_of_it(content_type: str, change: Any) -> None:
 
 def test_a_json_patch_may_not_replace_the_object_by_something_else() -> None:
     """An operation on the whole document can give anything."""
-    operations = [{"op": "add", "path": "", "value": [1]}]
+    operations = [{"op": "replace", "path": "", "value": [1]}]
     with pytest.raises(StatusError, match="cannot unmarshal array"):
         patch.apply_patch(JSON_PATCH, {"metadata": {}}, operations, None)
 

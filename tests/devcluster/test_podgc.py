@@ -117,7 +117,7 @@ def test_a_pod_that_does_not_tolerate_a_taint_is_deleted(taints: _World) -> None
 @pytest.mark.parametrize("seconds", [None, 300])
 def test_a_toleration_may_be_for_some_time(taints: _World, seconds: int | None) -> None:
     """Or for ever."""
-    toleration: Json = {"key": "k", "operator": "Exists"}
+    toleration: Json = {"key": "k", "operator": "Exists", "effect": "NoExecute"}
     if seconds is not None:
         toleration["tolerationSeconds"] = seconds
     taints.api.create("pods", pod("p", nodeName="n", tolerations=[toleration]))
@@ -131,7 +131,12 @@ def test_a_toleration_may_be_for_some_time(taints: _World, seconds: int | None) 
 
 def test_a_taint_that_goes_in_time_is_forgotten(taints: _World) -> None:
     """The next one counts from its own beginning."""
-    toleration = {"key": "k", "operator": "Exists", "tolerationSeconds": 300}
+    toleration = {
+        "key": "k",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
     taints.api.create("pods", pod("p", nodeName="n", tolerations=[toleration]))
     taints.taint(TAINT)
     assert taints.look(0) == [300]

@@ -29,6 +29,7 @@ def _core(**fields: str) -> Target:
             "/api/v1/namespaces/ns/finalize",
             _core(plural="namespaces", name="ns", subresource="finalize"),
         ),
+        ("/api/v1/nodes/n/proxy/a/b", _core(plural="nodes", name="n", subresource="proxy")),
         ("/api/v1/nodes/n/status", _core(plural="nodes", name="n", subresource="status")),
         (
             "/apis/sedna.io/v1alpha1/namespaces/ns/datasets/d",

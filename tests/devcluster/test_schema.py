@@ -246,7 +246,8 @@ REFUSED: dict[str, tuple[Json, str]] = {
     ),
     "fraction for integer": (
         {"spec": {"priority": 1.5}},
-        "json: cannot unmarshal number into Go struct field PodSpec.spec.priority of type int32",
+        "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type "
+        "int32",
     ),
     "bool for map": (
         {"spec": {"nodeSelector": True}},
@@ -260,7 +261,8 @@ REFUSED: dict[str, tuple[Json, str]] = {
     ),
     "no time": (
         {"status": {"startTime": "yesterday"}},
-        'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse',
+        'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as '
+        '"2006"',
     ),
 }
 

@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
     ),
     "default in not, deep": (
         of(a={"type": "array", "items": TEXT, "not": {"items": {"not": {"default": 1}}}}),
-        [f"{A}.not.items.not.default: Forbidden: must be empty to be structural"],
+        [f"{A}.not.items.not.default: Forbidden: must be undefined to be structural"],
     ),
     "title in one of, nested": (
         of(a={"type": "object", "oneOf": [{"allOf": [{"properties": {"x": {"title": "t"}}}]}]}),

@@ -17,10 +17,10 @@ import pytest
 from gm.api.meta import Json, ObjectKey, ResourceType
 from gm.api.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, DATASETS
 from gm.errors import NotFound
-from gm.kube import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from gm.kube import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from tests.cluster.cluster import Cluster
 from tests.devcluster.core import crd
-from tests.devcluster.golden_requests import STEPS
+from tests.devcluster.golden import STEPS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = " ".join((ROOT / "docs" / "devcluster.md").read_text().split())
@@ -32,7 +32,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "test_protobuf.test_metadata_is_read",
         "test_protobuf.test_secrets_and_config_maps_are_read",
         "test_protobuf.test_access_reviews_are_read",
-        "test_kubectl.test_kubectl_does_what_it_does_against_a_real_cluster",
+        "test_kubectl_writing.test_kubectl_writes_as_to_a_real_cluster",
     ),
     "2 booleans have many spellings": (
         "test_listing.test_booleans",
@@ -89,7 +89,8 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "test_schema.test_embedded_objects_have_metadata",
     ),
     "12 a new default reaches old objects": (
-        "test_traps.test_a_default_that_came_later_reaches_an_object_with_its_next_write",
+        "test_traps.test_a_changed_kind_shows_what_it_has_by_its_rules_of_today",
+        "test_crds.test_what_was_written_before_a_crd_changed_is_shown_by_its_rules_of_today",
     ),
     "13 built-in kinds drop what is empty, custom ones keep it": (
         "test_traps.test_what_is_empty_is_kept_in_custom_objects_only",
@@ -111,7 +112,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "test_crdhook.test_a_definition_is_established_at_once",
     ),
     "19 somebody must empty namespaces and collect what has no owner": (
-        "test_kubectl.test_a_namespace_goes_with_all_that_is_in_it",
+        "test_kubectl_streams.test_a_namespace_goes_with_all_that_is_in_it",
         "test_namespaces.test_everything_in_a_namespace_goes_with_it",
         "test_gc.test_dependents_go_with_their_owner",
     ),
@@ -276,10 +277,8 @@ async def test_strategic_patches_give_the_same_lists(cluster: Cluster, case: str
     assert " ".join(container["name"] for container in containers) == expected
 
 
-async def test_a_default_that_came_later_reaches_an_object_with_its_next_write(
-    cluster: Cluster,
-) -> None:
-    """The real server also shows it when the object is read; see docs/devcluster.md."""
+async def test_a_changed_kind_shows_what_it_has_by_its_rules_of_today(cluster: Cluster) -> None:
+    """A new default is there without a write, by get and by list; a field that went is not."""
     group = f"{cluster.namespace}.example.com"
     definition = crd(group=group)
     gadgets = ResourceType(group=group, version="v1", kind="Widget", plural="widgets")
@@ -295,22 +294,30 @@ async def test_a_default_that_came_later_reaches_an_object_with_its_next_write(
 
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, "", definition)
         await cluster.wait_for(is_served)
-        await made(
+        before = await made(
             client, gadgets, cluster.namespace, {"metadata": {"name": "w"}, "spec": {"size": 1}}
         )
+        assert before["spec"] == {"size": 1, "color": "red"}
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        schema["properties"]["spec"]["properties"]["shape"] = {"type": "string", "default": "round"}
-        await patched(
-            client,
+        fields = schema["properties"]["spec"]["properties"]
+        fields["shape"] = {"type": "string", "default": "round"}
+        del fields["color"]
+        await client.patch(
             CUSTOM_RESOURCE_DEFINITIONS,
             crd_key,
-            {"spec": {"versions": definition["spec"]["versions"]}},
+            [{"op": "replace", "path": "/spec/versions", "value": definition["spec"]["versions"]}],
+            content_type=JSON_PATCH,
         )
 
-        async def has_default() -> bool:
-            label = {"metadata": {"labels": {"n": str(asyncio.get_running_loop().time())}}}
-            written = await patched(client, gadgets, cluster.key("w"), label)
-            return bool(written["spec"].get("shape") == "round")
+        async def seen() -> Json:
+            read: Json = msgspec.json.decode(await client.get(gadgets, cluster.key("w")))
+            return read
 
-        await cluster.wait_for(has_default)
+        async def is_of_today() -> bool:
+            return bool((await seen())["spec"] == {"size": 1, "shape": "round"})
+
+        await cluster.wait_for(is_of_today)
+        (listed,) = (await client.list(gadgets, namespace=cluster.namespace)).items
+        assert msgspec.json.decode(listed)["spec"] == {"size": 1, "shape": "round"}
+        assert (await seen())["metadata"] == before["metadata"], "it was written"
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, crd_key)
