@@ -14,6 +14,7 @@ import pytest
 from gm.api.worker_names import worker_name
 from gm.edge_stub.controller import LocalController
 from gm.errors import ConfigError
+from gm.messagelayer import v2
 from gm.messagelayer.message import WireKey
 from tests.edge_stub.conftest import StartEdge
 from tests.fakes.gm import FakeGM, Session, dataset, job
@@ -269,6 +270,37 @@ async def test_start_with_any_database_P1_035(
             await until(lambda: len(edge.store.held) == 50)
         aside = [p.name for p in database.parent.glob("lc.db.bad-*")]
         assert len(aside) == (damage in ("truncated", "garbage"))
+
+
+@pytest.mark.parametrize("damage", ["intact", "garbage", "missing"])
+async def test_inventory_asks_for_what_was_lost_with_the_database_P1_035(
+    start_edge: StartEdge, tmp_path: Path, damage: str
+) -> None:
+    """Over v2 an LC says what it has; the job that it then gets again goes on."""
+    database = tmp_path / "state/lc.db"
+    async with FakeGM(speaks_v2=True) as gm:
+        async with start_edge(gm.url) as edge:
+            session = await gm.session()
+            await session.send_v2(v2.Welcome(max_frame_bytes=1_000_000, report_window=8))
+            await session.put(job("fl1"), "x")
+            await session.wait_received(2)
+        if damage == "garbage":
+            database.write_bytes(b"no database at all" * 1000)
+        elif damage == "missing":
+            database.unlink()
+        async with start_edge(gm.url) as edge:
+            session = await gm.session()
+            (hello,) = await session.wait_received(1)
+            kept = (v2.Holding("federatedlearningjob", "default", "fl1", "u1", "x"),)
+            assert hello.inventory == (kept if damage == "intact" else ())
+            await session.send_v2(v2.Welcome(max_frame_bytes=1_000_000, report_window=8))
+            if damage != "intact":
+                await session.put(job("fl1"), "x")
+            await session.send_v2(v2.Synced())
+            await until(lambda: edge.agent.status().in_step)
+            await post_round(edge, 2)
+            await until(lambda: isinstance(session.received[-1], v2.ReportFrame))
+            assert session.received[-1].uid == "u1"
 
 
 async def test_database_damaged_while_running_is_set_aside_and_filled_by_the_next_sync(
