@@ -176,3 +176,48 @@ def test_nodes_that_flood_delay_nobody_P0_028(
 def _has_digest(edge: EdgeV2, digest: str) -> bool:
     """Whether the one object that it holds is of that version."""
     return [held[1] for held in edge.held.values()] == [digest]
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("wire", [Edge, EdgeV2])
+def test_node_with_four_mebibyte_objects_delays_nobody_P0_029(
+    wire: type[Edge] | type[EdgeV2], loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Down as objects and up as reports, one after the other, while another node gets updates."""
+
+    async def scenario() -> None:
+        clock = asyncio.get_running_loop().time
+        hub = open_hub()
+        hub.put("big", desired("b0", padding=4 * 1024 * 1024))
+        hub.put("quick", desired("q"))
+        async with (
+            serving(hub) as server,
+            wire.connected(server.port, "big") as big,
+            EdgeV2.connected(server.port, "quick") as quick,
+            asyncio.TaskGroup() as group,
+        ):
+            await quick.wait_for(lambda: bool(quick.held))
+
+            async def upload() -> None:
+                report = {"padding": "x" * (4 * 1024 * 1024)}
+                for number in range(1_000_000):
+                    if isinstance(big, EdgeV2):
+                        await big.report(number, "dataset", "default", "b0", report)
+                    else:
+                        await big.report("dataset", "default", "b0", report)
+                    hub.acknowledge(await hub.next_report())
+
+            uploading = group.create_task(upload())
+            delays = []
+            for version in range(2, 12):
+                hub.put("big", desired(f"b{version}", padding=4 * 1024 * 1024))
+                began = clock()
+                hub.put("quick", desired("q", version))
+                await quick.wait_for(functools.partial(_has_digest, quick, f"{version}-"))
+                delays.append(clock() - began)
+            assert sorted(delays)[len(delays) // 2] < 1
+            await big.wait_for(lambda: len(big.held) == 11, seconds=60)
+            uploading.cancel()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
