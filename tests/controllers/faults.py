@@ -25,6 +25,11 @@ class Call(msgspec.Struct, frozen=True):
     name: str
     subresource: str = ""
 
+    @property
+    def is_job_status(self) -> bool:
+        """Not that of an EdgeNode or of a Model, which GM writes meanwhile."""
+        return self.kind == "FederatedLearningJob" and self.subresource == "status"
+
 
 _JOB_KINDS = frozenset({"Pod", "Service", "FederatedLearningJob"})
 

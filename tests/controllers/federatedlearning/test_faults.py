@@ -170,14 +170,14 @@ async def test_a_status_is_not_tried_again_when_the_job_is_gone_P0_022(site: Sit
             await site.delete(FEDERATED_LEARNING_JOBS, "job")
 
         def before(call: Call) -> Any:
-            is_status = call.subresource == "status" and call.name == "job"
+            is_status = call.is_job_status and call.name == "job"
             return vanish() if is_status else None
 
         site.faults.calls.clear()
         site.faults.before = before
         await site.set_phase("Succeeded", "job-train-0")
         await site.run_job("other")
-    tried = [c for c in site.faults.calls if c.subresource == "status" and c.name == "job"]
+    tried = [c for c in site.faults.calls if c.is_job_status and c.name == "job"]
     assert len(tried) == 1
 
 
@@ -231,7 +231,7 @@ async def test_a_status_that_is_refused_as_too_large_is_shrunk_P0_023(site: Site
         refusals: list[ServiceError] = [api_error("patch", code=413, reason="TooLarge")]
 
         def fail(call: Call) -> ServiceError | None:
-            return refusals.pop() if call.subresource == "status" and refusals else None
+            return refusals.pop() if call.is_job_status and refusals else None
 
         site.faults.fail = fail
         await site.set_phase("Succeeded", "job-train-1")

@@ -179,13 +179,14 @@ async def test_a_success_is_kept_when_its_pod_goes_before_the_status_was_written
         made = len(site.faults.creates())
 
         def fail(call: Call) -> ServiceError | None:
-            is_status = call.subresource == "status"
-            return api_error("patch", code=500, reason="Boom") if is_status else None
+            return api_error("patch", code=500, reason="Boom") if call.is_job_status else None
 
         site.faults.fail = fail
+        before = len(site.faults.calls)
         await site.set_phase("Succeeded", "job-train-0")
         await site.cluster.wait_for(
-            lambda: site.faults.calls[-1].subresource == "status", what="a status write"
+            lambda: any(call.is_job_status for call in site.faults.calls[before:]),
+            what="a status write",
         )
         await site.cluster.finish_delete("job-train-0")
         await site.settled()
@@ -206,8 +207,7 @@ async def test_a_job_all_of_whose_pods_were_collected_at_once_has_succeeded_P0_0
         made = len(site.faults.creates())
 
         def fail(call: Call) -> ServiceError | None:
-            is_status = call.subresource == "status"
-            return api_error("patch", code=500, reason="Boom") if is_status else None
+            return api_error("patch", code=500, reason="Boom") if call.is_job_status else None
 
         site.faults.fail = fail
         await site.set_phase("Succeeded")
@@ -464,7 +464,7 @@ async def test_a_condition_of_others_survives_our_status_write_P0_022(site: Site
 
         def before(call: Call) -> Any:
             nonlocal done
-            if call.subresource == "status" and not done:
+            if call.is_job_status and not done:
                 done = True
                 return interfere()
             return None
