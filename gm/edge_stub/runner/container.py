@@ -191,14 +191,31 @@ class ContainerProcess:
         self._close()
         return self._exit
 
+    async def kill_and_wait(self) -> Exit:
+        """Kill everything below and collect it, also when cancelled meanwhile, if need be again.
+
+        Soon done: the shim kills at once. Raises: asyncio.CancelledError, but only then.
+        """
+        self.kill()
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            try:
+                ended = await self.wait()
+            except asyncio.CancelledError as exc:
+                cancelled = exc
+            else:
+                break
+        if cancelled is not None:
+            raise cancelled
+        return ended
+
     async def stop(self, grace_seconds: float) -> Exit:
         """SIGTERM, and after ``grace_seconds`` SIGKILL; returns how it ended."""
         self.terminate()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
                 return await self.wait()
-        self.kill()
-        return await self.wait()
+        return await self.kill_and_wait()
 
     async def _next_report(self) -> None:
         line = await self._reports.readline()

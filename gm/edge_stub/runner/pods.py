@@ -100,8 +100,7 @@ class PodWorker:
         finally:  # only a crash or a cancellation finds any
             for runner in (*self._init, *self._main):
                 if runner.process is not None:
-                    runner.process.kill()
-                    await runner.process.wait()
+                    await runner.process.kill_and_wait()
         self._node.addresses.release(self.record.pod_ip)
         if not self._is_stopping:
             await asyncio.to_thread(files.remove, self._pod.directory)

@@ -185,8 +185,7 @@ async def _execute(order: Order) -> ProbeResult:
         ended = await process.wait()
     finally:
         if process.is_running:
-            process.kill()
-            await process.wait()  # soon: the shim kills at once
+            await process.kill_and_wait()
     if ended.code == 0:
         return ProbeResult(True)
     output = last_lines(order.log, lines=_OUTPUT_BYTES, max_bytes=_OUTPUT_BYTES)

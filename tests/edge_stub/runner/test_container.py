@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from gm.edge_stub.runner.container import (
@@ -252,6 +253,23 @@ async def test_cancelling_a_wait_loses_nothing(make: Make, tmp_path: Path) -> No
             await process.wait()
     assert process.is_running
     assert (await process.stop(20)).code == 143
+
+
+async def test_a_process_that_is_killed_is_collected_however_often_that_is_cancelled(
+    make: Make,
+) -> None:
+    """A probe that took too long, of a pod that is stopped at the same time."""
+    before = {*psutil.Process().children()}
+    process = await ContainerProcess.start(make("sleep", "1000"))
+    assert {*psutil.Process().children()} - before
+    killing = asyncio.ensure_future(process.kill_and_wait())
+    await asyncio.sleep(0)
+    while not killing.done():
+        killing.cancel()
+        await asyncio.sleep(0)
+    assert killing.cancelled()
+    assert not {*psutil.Process().children()} - before
+    assert (await process.wait()).code == 137
 
 
 async def test_a_cancelled_start_leaves_no_process(make: Make, tmp_path: Path) -> None:
