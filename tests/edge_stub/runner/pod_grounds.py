@@ -41,12 +41,14 @@ async def kubelet_ground(paths: Mapping[str, str]) -> AsyncIterator[Ground]:
         address = next(
             a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"
         )
+        directory = Path(paths["directory"], namespace)
+        directory.mkdir()
         yield Ground(
             client=client,
             namespace=namespace,
             node=node["metadata"]["name"],
-            path=paths["directory"],
-            directory=Path(paths["directory"]),
+            path=str(directory),
+            directory=directory,
             server=_address_towards(address),
             version=node["status"]["nodeInfo"]["kubeletVersion"],
             patience_seconds=90,

@@ -26,7 +26,9 @@ from tests.edge_stub.runner.pod_observing import observe_all
 from tests.edge_stub.runner.pod_table import CASES
 
 # All pods run at once, in one process, for all tests of this module.
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("kubelet")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("kubelet")]
+
+_LOOKS = 3
 
 ROOT = Path(__file__).parents[3]
 NAMES = [case.name for case in CASES]
@@ -324,8 +326,7 @@ async def seen(kind: str, tmp_path: Path) -> dict[str, Json]:
         wanted = {name: expected(name, kind) for name in NAMES}
         if kind == "kubelet":
             paths = await asyncio.to_thread(servers.server_or_skip, "kubelet")
-            async with kubelet_ground(paths) as ground:
-                _seen[kind] = await observe_all(ground, CASES, wanted)
+            _seen[kind] = await _observe_kubelet(paths, wanted)
             await asyncio.to_thread(servers.end_server, "kubelet")
         else:
             namespace = f"t-{secrets.token_hex(5)}"
@@ -340,6 +341,21 @@ async def seen(kind: str, tmp_path: Path) -> dict[str, Json]:
             finally:
                 os.umask(before)
     return _seen[kind]
+
+
+async def _observe_kubelet(paths: Mapping[str, str], wanted: Mapping[str, Json]) -> dict[str, Json]:
+    """What is seen of the pods on a real kubelet.
+
+    One that starts sixty pods on a busy machine has races of its own (it misses a short state, or
+    restarts a container once more): what differs is looked at again with fewer pods around it.
+    """
+    found: dict[str, Json] = {}
+    for _ in range(_LOOKS):
+        differing = [case for case in CASES if found.get(case.name) != wanted[case.name]]
+        if differing:
+            async with kubelet_ground(paths) as ground:
+                found |= await observe_all(ground, differing, wanted)
+    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
