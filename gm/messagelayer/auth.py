@@ -147,7 +147,8 @@ def _read_tokens(path: Path) -> dict[str, str]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"websocket.tokenFile {str(path)!r} can not be read: {exc}") from None
+        reason = (getattr(exc, "strerror", None) or str(exc)).lower()
+        raise ConfigError(f"websocket.tokenFile {str(path)!r} can not be read: {reason}") from None
     nodes: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -39,6 +39,7 @@ __all__ = [
     "encode_v1",
     "insert_frame_v1",
     "server_frame",
+    "wrong_shape",
 ]
 
 KINDS = frozenset(
@@ -79,6 +80,14 @@ class MalformedFrame(ProtocolViolation):
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message, close_code=1008)
         self.reason = reason
+
+
+def wrong_shape(exc: msgspec.ValidationError) -> MalformedFrame:
+    """Which field is not as it should be; nothing of what the peer wrote is repeated."""
+    what = str(exc)
+    if what.startswith("Invalid value"):
+        what = "its type is unknown here"
+    return MalformedFrame(f"frame does not have the shape of a message: {what}", reason="shape")
 
 
 class WireKey(msgspec.Struct, frozen=True, order=True, cache_hash=True, gc=False):
@@ -217,7 +226,7 @@ def _parse(frame: str | bytes) -> _V1Frame:
     try:
         return _decode_frame(frame)
     except msgspec.ValidationError as exc:
-        raise MalformedFrame("frame does not have the shape of a message", reason="shape") from exc
+        raise wrong_shape(exc) from exc
     except (msgspec.DecodeError, ValueError) as exc:
         raise MalformedFrame("frame is not JSON", reason="json") from exc
     except RecursionError as exc:

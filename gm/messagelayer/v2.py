@@ -13,7 +13,14 @@ import msgspec
 from msgspec.structs import force_setattr
 from websockets.frames import Opcode
 
-from gm.messagelayer.message import Desired, MalformedFrame, WireKey, check_key, server_frame
+from gm.messagelayer.message import (
+    Desired,
+    MalformedFrame,
+    WireKey,
+    check_key,
+    server_frame,
+    wrong_shape,
+)
 
 __all__ = [
     "SUBPROTOCOL",
@@ -183,7 +190,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
     try:
         return decoder.decode(payload)
     except msgspec.ValidationError as exc:
-        raise MalformedFrame("frame does not have the shape of a message", reason="shape") from exc
+        raise wrong_shape(exc) from exc
     except (msgspec.DecodeError, ValueError) as exc:
         raise MalformedFrame("frame is not MessagePack", reason="msgpack") from exc
     except RecursionError as exc:

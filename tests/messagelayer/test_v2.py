@@ -84,6 +84,23 @@ def test_malformed_frame_says_what_is_wrong(payload: bytes, reason: str) -> None
     assert malformed.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("frame", "what"),
+    [
+        ({"type": "hello", "inventory": [["a", "b"]]}, "at `$.inventory[0]`"),
+        ({"type": "report", "kind": "k", "name": "n", "namespace": "s", "content": b""}, "`id`"),
+        ({"type": "ack", "kind": 5}, "Expected `str`, got `int` - at `$.kind`"),
+        ({"type": "s3cr3t"}, "its type is unknown here"),
+    ],
+)
+def test_malformed_frame_names_the_field_and_repeats_nothing(frame: object, what: str) -> None:
+    """Who writes an agent has only the `error` to go by; it is logged, too."""
+    with pytest.raises(MalformedFrame, match="shape of a message") as malformed:
+        v2.decode_from_edge(msgspec.msgpack.encode(frame))
+    assert what in str(malformed.value)
+    assert "s3cr3t" not in str(malformed.value)
+
+
 packable = st.recursive(
     st.none()
     | st.booleans()
