@@ -37,7 +37,9 @@ async def write_example_data(nodes: Path) -> None:
     can not be written.
     """
     if missing := missing_packages():
-        raise ConfigError(f"the example needs {' and '.join(missing)}: pip install 'gm[examples]'")
+        raise ConfigError(
+            f"the example needs {' and '.join(missing)}: pip install {' '.join(missing)}"
+        )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gm.examples.federated.prepare", str(nodes)),
         stdin=asyncio.subprocess.DEVNULL,

@@ -237,9 +237,7 @@ def _client(settings: Settings) -> Any:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError:
-        raise ConfigError(
-            "s3:// URLs need the extra `storage`: pip install 'gm[storage]'"
-        ) from None
+        raise ConfigError("s3:// URLs need botocore: pip install botocore") from None
     config = Config(
         signature_version="s3v4" if settings.access_key else UNSIGNED,
         # A store of one's own has no DNS name for each bucket. For AWS "auto" would make links

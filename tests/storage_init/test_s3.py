@@ -402,7 +402,7 @@ async def test_without_the_client_the_extra_is_named(
     while isinstance(leaf, BaseExceptionGroup):
         (leaf,) = leaf.exceptions
     assert isinstance(leaf, ConfigError)
-    assert "pip install 'gm[storage]'" in str(leaf)
+    assert "pip install botocore" in str(leaf)
 
 
 def test_the_client_is_loaded_only_for_s3() -> None:

@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(nodes) > 10:
         parser.error("--node: there are ten digits, so at most ten nodes")
     if missing := missing_packages():
-        parser.error(f"{' and '.join(missing)} are needed: pip install 'gm[examples]'")
+        parser.error(f"{' and '.join(missing)} are needed: pip install {' '.join(missing)}")
     try:
         written = prepare(arguments.directory, nodes=nodes)
     except OSError as exc:

@@ -72,9 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bucket", default=BUCKET, metavar="NAME", help=f"bucket ({BUCKET})")
     arguments = parser.parse_args(argv)
     if missing := missing_packages():
-        parser.error(f"{' and '.join(missing)} are needed: pip install 'gm[examples]'")
+        parser.error(f"{' and '.join(missing)} are needed: pip install {' '.join(missing)}")
     if importlib.util.find_spec("botocore") is None:
-        parser.error("botocore is needed: pip install 'gm[storage]'")
+        parser.error("botocore is needed: pip install botocore")
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
