@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gm.api.resources import NAMESPACES
+from tests import loops
 from tests.cluster import servers
 from tests.cluster.cluster import Cluster
 
@@ -20,6 +21,8 @@ settings.register_profile(
     "gm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("gm")
+
+loops.end_closing_connections()
 
 
 def pytest_configure(config: pytest.Config) -> None:
