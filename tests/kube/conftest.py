@@ -1,4 +1,4 @@
-"""A custom kind of the tests' own."""
+"""A scripted API server, and a custom kind of the tests' own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gm.api.meta import ObjectKey, ResourceType
 from gm.api.resources import CUSTOM_RESOURCE_DEFINITIONS
 from gm.errors import NotFound
 from tests.cluster.cluster import Cluster
+from tests.fakes.kube_api import FakeKubeApi, fake_kube_api
 
 
 def custom_resource_definition(resource: ResourceType) -> dict[str, Any]:
@@ -40,6 +41,13 @@ def custom_resource_definition(resource: ResourceType) -> dict[str, Any]:
             ],
         },
     }
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeKubeApi]:
+    """A scripted API server; watches that a test does not script are accepted."""
+    async with fake_kube_api() as fake:
+        yield fake
 
 
 @pytest.fixture

@@ -30,17 +30,10 @@ from gm.errors import (
 )
 from gm.kube import JSON_PATCH, STRATEGIC_MERGE_PATCH, Client
 from tests.cluster.cluster import Cluster
-from tests.fakes.kube_api import FakeKubeApi, fake_kube_api, status
+from tests.fakes.kube_api import FakeKubeApi, status
 
 KEY = ObjectKey("ns", "one")
 WATCH = {"timeout_seconds": 5, "read_deadline_seconds": 8.0}
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeKubeApi]:
-    """A scripted API server."""
-    async with fake_kube_api() as fake:
-        yield fake
 
 
 @pytest.fixture

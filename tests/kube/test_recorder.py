@@ -14,7 +14,7 @@ import pytest
 from gm.api.resources import CONFIG_MAPS, EVENTS
 from gm.kube import Client, EventRecorder, ObjectRef
 from tests.cluster.cluster import Cluster
-from tests.fakes.kube_api import FakeKubeApi, Request, fake_kube_api, status
+from tests.fakes.kube_api import FakeKubeApi, Request, status
 
 JOB = ObjectRef(
     api_version="sedna.io/v1alpha1",
@@ -71,13 +71,6 @@ class Events:
         """The one Event that there is."""
         (event,) = self.objects.values()
         return event
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeKubeApi]:
-    """A scripted API server."""
-    async with fake_kube_api() as fake:
-        yield fake
 
 
 @pytest.fixture
