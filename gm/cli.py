@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gm import __version__, logs
 from gm.commandline import parser
@@ -107,8 +107,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop
     except ImportError:
         return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+
+    def new_loop() -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        loop.set_exception_handler(_on_loop_error)
+        return loop
+
+    return new_loop
+
+
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # uvloop reports as fatal that it can't go on with a TLS handshake which was just given up, as
+    # at an early end: whoever gave it up knows, and nobody else can do anything about it
+    closed = "the handler is closed" in str(context.get("exception"))
+    if not (closed and "SSL protocol" in context.get("message", "")):
+        loop.default_exception_handler(context)
 
 
 def _say(line: str) -> None:

@@ -144,3 +144,17 @@ def test_edge_proves_who_it_is_and_tells_its_status(
     assert told["link"]["cause"] == "Connection refused"
     assert cli.main(["edge", "status", "--state", str(state)]) == 0
     assert "not running" in capsys.readouterr().out
+
+
+def test_given_up_tls_handshakes_are_no_errors(caplog: pytest.LogCaptureFixture) -> None:
+    """uvloop logged them with a traceback, when GM ended while it connected to the API server."""
+    with asyncio.Runner(loop_factory=cli._loop_factory()) as runner:
+        loop = runner.get_loop()
+        closed = RuntimeError("unable to perform operation on <T>; the handler is closed")
+        loop.call_exception_handler({"message": "Fatal error on SSL protocol", "exception": closed})
+        assert caplog.messages == []
+        loop.call_exception_handler({"message": "Fatal error on pipe", "exception": closed})
+        loop.call_exception_handler(
+            {"message": "Fatal error on SSL protocol", "exception": OSError("other")}
+        )
+    assert caplog.messages == ["Fatal error on pipe", "Fatal error on SSL protocol"]
