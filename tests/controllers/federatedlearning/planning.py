@@ -8,11 +8,7 @@ from typing import Any
 from gm.controllers.conditions import timestamp
 from gm.controllers.federatedlearning.plan import Plan
 from gm.controllers.federatedlearning.world import World
-from tests.controllers.support import (
-    NOW,
-    later,
-    settle,
-)
+from tests.controllers.support import NOW, later, settle
 
 CRASHED: dict[str, Any] = {
     "phase": "Running",
