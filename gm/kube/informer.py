@@ -169,7 +169,7 @@ class Informer(Generic[T]):
         if not self.is_synced:
             await self._emit(Event(EventType.SYNCED, self.resource))
             self._synced.set()
-            logger.info("informer synced", extra={"kind": self.resource.qualified})
+            logger.info("informer synced", extra=self._what())
 
     async def _watch(self, version: str) -> None:
         """Follow changes after ``version`` until the server ends the watch."""
@@ -299,7 +299,7 @@ class Informer(Generic[T]):
             self.problem = problem
             logger.warning(
                 "list or watch fails, trying on",
-                extra={"kind": self.resource.qualified, "reason": problem},
+                extra={**self._what(), "reason": problem},
             )
         if isinstance(exc, TooManyRequests):
             return exc.retry_after_seconds * (1 + 0.2 * self._jitter())
@@ -309,6 +309,12 @@ class Informer(Generic[T]):
         if self._failures >= _FAILURES_UNTIL_LIST:
             self._version = None
         return self._backoff_seconds()
+
+    def _what(self) -> dict[str, str]:
+        """Fields of a log line: informers of one kind are told apart by what they select."""
+        selector = self._label_selector or self._field_selector
+        what = {"kind": self.resource.qualified}
+        return {**what, "selector": selector} if selector else what
 
     def _problem(self, exc: ServiceError) -> str:
         name = self.resource.qualified
