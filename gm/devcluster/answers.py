@@ -25,8 +25,9 @@ _NO_CACHE = {"Cache-Control": "no-cache, private"}
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
-    """The request's body. Raises: StatusError (413)."""
+    """The request's body. Raises: StatusError (413, 417)."""
     limit = f"Request entity too large: limit is {MAX_BODY_BYTES}"
+    await _encourage(request)
     parts: list[bytes] = []
     size = 0
     async for part in request.content.iter_any():
@@ -35,6 +36,16 @@ async def read_body(request: web.BaseRequest) -> bytes:
             raise StatusError(413, "RequestEntityTooLarge", limit, {})
         parts.append(part)
     return b"".join(parts)
+
+
+async def _encourage(request: web.BaseRequest) -> None:
+    """Tell a client that waits for it to send its body: curl does so before a large one."""
+    expected = request.headers.get("Expect", "")
+    if expected.lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer has not begun
+    elif expected:
+        raise StatusError(417, "", f"Expect: {expected} is nothing that can be done")
 
 
 def encode_status(error: StatusError) -> web.Response:

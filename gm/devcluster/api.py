@@ -29,7 +29,7 @@ from gm.devcluster.identity import (
     shown_in_refusals,
 )
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.metadata import unique_owners
+from gm.devcluster.metadata import invalid_value, unique_owners
 from gm.devcluster.registry import Registry
 from gm.devcluster.status import (
     Cause,
@@ -153,7 +153,7 @@ class Api:
         """Store a new object; ``obj`` is given away."""
         check_kind(info, obj)
         meta = metadata_of(obj)
-        if meta.pop("resourceVersion", None) not in _ANY_VERSION:
+        if not options.dry_run and meta.pop("resourceVersion", None) not in _ANY_VERSION:
             message = "resourceVersion should not be set on objects to be created"
             raise StatusError(500, "", message)
         set_namespace(info, meta, namespace)
@@ -255,14 +255,7 @@ class Api:
         check_names(info, meta, key)
         if record is None:
             return
-        needs_version = info.is_custom or info.storage.qualified in _NEED_RESOURCE_VERSION
-        if needs_version and meta.get("resourceVersion") in _ANY_VERSION:
-            cause = Cause(
-                "FieldValueInvalid",
-                "Invalid value: 0: must be specified for an update",
-                "metadata.resourceVersion",
-            )
-            raise invalid(info.resource.plural, info.resource.group, key.name, [cause])
+        _check_version_given(info, meta, key.name)
         if (uid := meta.get("uid")) and uid != record.uid:
             raise other_incarnation(info, key, uid, record.uid)
 
@@ -318,6 +311,7 @@ class Api:
         new = change(record.copy() if seen is record.object else copy.deepcopy(seen))
         check_patched(info, new)
         self._check_patched_names(info, new, key, options)
+        _check_version_given(info, new["metadata"], key.name)
         with shown_in_refusals(msgspec.json.encode(new), new["kind"]):
             return self._update(info, record, new, subresource, options)
 
@@ -392,6 +386,15 @@ class Api:
         if (hook := self.hooks.get(info.storage.qualified)) is not None:
             hook.removed(removed.object)
         return removed
+
+
+def _check_version_given(info: ResourceInfo, meta: Json, name: str) -> None:
+    """Raises: StatusError (422) where an update must say which version it is of."""
+    needs_version = info.is_custom or info.storage.qualified in _NEED_RESOURCE_VERSION
+    if needs_version and meta.get("resourceVersion") in _ANY_VERSION:
+        why = "must be specified for an update"
+        cause = invalid_value("metadata.resourceVersion", 0, why)
+        raise invalid(info.resource.plural, info.resource.group, name, [cause])
 
 
 def _written_as(info: ResourceInfo, record: Record) -> Record:

@@ -43,6 +43,8 @@ __all__ = ["ApiServerSettings", "RunningServer", "assemble", "running", "serve"]
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SHUTDOWN_SECONDS = 2
+_MAX_HEADER_BYTES = 64 * 1024
+"""How long a URL, or a header, may be: selectors are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +233,15 @@ async def _listening(
     server: Server, watches: Watches, settings: ApiServerSettings, identity: Identity
 ) -> AsyncIterator[int]:
     """The socket, as long as the body; gives the port. Open watches are ended at the end."""
-    runner = web.ServerRunner(
-        web.Server(server.handle, handler_cancellation=True, access_log=None),
-        shutdown_timeout=_SHUTDOWN_SECONDS,
+    handler = web.Server(
+        server.handle,
+        handler_cancellation=True,
+        access_log=None,
+        auto_decompress=False,  # as upstream, where bodies are never compressed
+        max_line_size=_MAX_HEADER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
     )
+    runner = web.ServerRunner(handler, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         context = identity.server_context()

@@ -1,14 +1,24 @@
-"""Two writes that are no updates: binding a pod to a node, finalizing a namespace."""
+"""What is posted to a pod: the node that it is bound to, and its eviction."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.api import Api
+from gm.devcluster.api import Api, WriteOptions
+from gm.devcluster.builtin import BINDING, EVICTION
+from gm.devcluster.deletion import DeleteOptions, check_preconditions, delete
+from gm.devcluster.gojson import go_text
 from gm.devcluster.gotime import timestamp
+from gm.devcluster.identity import check_kind, metadata_of, other_incarnation, set_namespace
+from gm.devcluster.info import ResourceInfo
+from gm.devcluster.query import Query
 from gm.devcluster.status import StatusError, bad_request, conflict
 from gm.devcluster.store import Record
 
-__all__ = ["SUCCESS", "bind", "finalize", "mark_evicted", "set_condition"]
+__all__ = ["SUCCESS", "bind", "evict", "set_condition"]
+
+_DEFAULTS = WriteOptions()
 
 SUCCESS: Json = {
     "kind": "Status",
@@ -30,15 +40,31 @@ def set_condition(conditions: list[Json], condition: Json) -> list[Json]:
     return [*(new if c is old else c for c in conditions), *([] if old is not None else [new])]
 
 
-def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json:
-    """Give a pod to the node that a ``Binding`` names. Returns: the answer.
+def _read(info: ResourceInfo, key: ObjectKey, body: Json, options: WriteOptions) -> list[str]:
+    """Bring what is posted into its form, in place; returns warnings. Raises: StatusError (400)."""
+    check_kind(info, body)
+    uid = metadata_of(body).get("uid")
+    warnings = info.prepare_create(
+        body, field_validation=options.field_validation, duplicates=options.duplicates
+    )
+    meta = body["metadata"]
+    set_namespace(info, meta, key.namespace)
+    if meta.get("name") != key.name:
+        kind = info.resource.kind
+        raise bad_request(f"name in URL does not match name in {kind} object")
+    if uid:
+        meta["uid"] = uid  # here it is a condition
+    return warnings
 
-    Raises: StatusError (400, 404, 409, 422).
+
+def bind(api: Api, key: ObjectKey, body: Json, options: WriteOptions = _DEFAULTS) -> list[str]:
+    """Give a pod to the node that a ``Binding`` names; returns warnings.
+
+    Raises: StatusError (400, 404, 409, 500 as upstream for a target that is none).
     """
+    warnings = _read(BINDING, key, body, options)
     target = body.get("target") or {}
-    node, name = target.get("name") or "", (body.get("metadata") or {}).get("name")
-    if name and name != key.name:
-        raise bad_request("name in URL does not match name in Binding object")
+    node, uid = target.get("name") or "", body["metadata"].get("uid")
     if (kind := target.get("kind") or "") not in ("", "Node"):
         allowed = 'supported values: "Node", "<empty>"'
         raise StatusError(500, "", f'target.kind: Unsupported value: "{kind}": {allowed}')
@@ -47,6 +73,8 @@ def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json
     info = api.builtin("pods")
     record = api.get(info, key)
     spec = record.object["spec"]
+    if uid and uid != record.uid:
+        raise other_incarnation(info, key, uid, record.uid)
     if record.is_deleting:
         why = f"pod {key.name} is being deleted, cannot be assigned to a host"
         raise conflict(info.resource, key.name, why, kind="pods/binding")
@@ -62,14 +90,40 @@ def bind(api: Api, key: ObjectKey, body: Json, *, dry_run: bool = False) -> Json
         "spec": {**spec, "nodeName": node},
         "status": {**status, "conditions": conditions},
     }
-    if not dry_run:
+    if not options.dry_run:
         api.table(info).put(key, new)
-    return SUCCESS
+    return warnings
 
 
-def mark_evicted(api: Api, key: ObjectKey) -> None:
-    """Say in a pod's status that it goes because of an eviction. Raises: StatusError (404)."""
+def evict(api: Api, key: ObjectKey, body: Json, options: WriteOptions) -> list[str]:
+    """Delete a pod as an ``Eviction`` says, and say in its status why; returns warnings.
+
+    Raises: StatusError (400, 404, 409, 422, 500 for a dry run that is none).
+    """
+    if body.get("apiVersion") == "policy/v1beta1":  # of clients before Kubernetes 1.22
+        body["apiVersion"] = EVICTION.resource.api_version
+    warnings = _read(EVICTION, key, body, options)
+    wanted = _delete_options(body.get("deleteOptions") or {}, options)
     info = api.builtin("pods")
+    check_preconditions(info, api.get(info, key), wanted)
+    if not wanted.dry_run:
+        _mark(api, key)
+        wanted = replace(wanted, resource_version="")  # it has just become another one
+    delete(api, info, key, wanted)
+    return warnings
+
+
+def _delete_options(body: Json, options: WriteOptions) -> DeleteOptions:
+    said, asked = body.get("dryRun") or [], ["All"] if options.dry_run else []
+    if said and asked and said != asked:
+        shown = f"{go_text(asked)} and {go_text(said)}"
+        why = f"Non-matching dry-run options in request and content: {shown}"
+        raise StatusError(500, "", why)
+    return DeleteOptions.parse({**body, "dryRun": said or asked}, Query())
+
+
+def _mark(api: Api, key: ObjectKey) -> Record:
+    """Say in a pod's status that it goes because of an eviction."""
     target = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -82,15 +136,4 @@ def mark_evicted(api: Api, key: ObjectKey) -> None:
         status["conditions"] = set_condition(status.get("conditions") or [], target)
         return pod
 
-    api.modify(info, key, change, subresource="status")
-
-
-def finalize(api: Api, key: ObjectKey, body: Json) -> Record:
-    """Set a namespace's ``spec.finalizers``; one that is terminating goes with the last."""
-    info = api.builtin("namespaces")
-    record = api.get(info, key)
-    finalizers = (body.get("spec") or {}).get("finalizers") or []
-    spec = {k: v for k, v in (record.object.get("spec") or {}).items() if k != "finalizers"}
-    if finalizers:
-        spec["finalizers"] = finalizers
-    return api.commit(info, record, {**record.object, "metadata": dict(record.meta), "spec": spec})
+    return api.modify(api.builtin("pods"), key, change, subresource="status")

@@ -25,7 +25,7 @@ from gm.devcluster.preparing import BuiltinBehaviour
 from gm.devcluster.scalepaths import ScalePaths
 from gm.devcluster.schema import Schema
 
-__all__ = ["resources"]
+__all__ = ["BINDING", "EVICTION", "resources"]
 
 _CORE = "io.k8s.api.core.v1"
 _SINGULAR = {"Endpoints": "endpoints"}
@@ -158,6 +158,12 @@ def _info(
         behaviour=behaviour,
         **settings,
     )
+
+
+_POSTED = BuiltinBehaviour(named=False)
+BINDING = _info(f"{_CORE}.Binding", "bindings", _POSTED)
+EVICTION = _info("io.k8s.api.policy.v1.Eviction", "evictions", _POSTED, group="policy")
+"""What is posted to a pod; neither is a resource of its own."""
 
 
 def _review(group: str, kind: str, answer: Callable[[Json, User], Json]) -> ResourceInfo:

@@ -11,7 +11,7 @@ from gm.devcluster.gojson import MAX_DEPTH, NUMBERS, explain, readable
 from gm.devcluster.schema import join
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 
-__all__ = ["MEDIA_TYPES", "decode", "identify", "no_object"]
+__all__ = ["MEDIA_TYPES", "decode", "identify", "no_object", "read_json"]
 
 MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _SUMMARY_BYTES = 30
@@ -40,6 +40,7 @@ def decode(body: bytes, media_type: str, *, kind: str) -> tuple[Json, list[str]]
         value, duplicates = _decode_yaml(body, kind)
     else:
         raise unsupported_media_type(MEDIA_TYPES)
+    value = {} if value is None else value  # which says as little
     if not isinstance(value, dict):
         raise _unrecognised(kind, f"couldn't get version/kind; {no_object(value)}", body)
     return value, duplicates
@@ -85,17 +86,27 @@ def no_object(value: Any) -> str:
 
 
 def _decode_json(body: bytes, kind: str) -> tuple[Any, list[str]]:
-    duplicates: list[str] = []
     if not body.strip():
         why = "couldn't get version/kind; json parse error: unexpected end of JSON input"
-        raise _unrecognised(kind, why, b"")
+        raise _unrecognised(kind, why, body)
+    try:
+        return read_json(body)
+    except ValueError as exc:
+        why = f"couldn't get version/kind; json parse error: {exc}"
+        raise _unrecognised(kind, why, body) from exc
+
+
+def read_json(body: bytes) -> tuple[Any, list[str]]:
+    """What ``body`` says in JSON, and one message for each key that it repeats.
+
+    Raises: ValueError, in the words of Go's decoder.
+    """
+    duplicates: list[str] = []
     try:
         parsed = json.loads(readable(body), object_pairs_hook=_Pairs, **NUMBERS)
         return _plain(parsed, "", duplicates), duplicates
     except (ValueError, RecursionError) as exc:
-        raise _unrecognised(
-            kind, f"couldn't get version/kind; json parse error: {explain(body) or exc}", body
-        ) from exc
+        raise ValueError(explain(body) or str(exc)) from exc
 
 
 def _plain(value: Any, path: str, duplicates: list[str], depth: int = 0) -> Any:
@@ -119,4 +130,4 @@ def _decode_yaml(body: bytes, kind: str) -> tuple[Any, list[str]]:
         value, duplicates = yamlbody.decode(body)
     except yamlbody.YamlProblem as exc:
         raise _unrecognised(kind, str(exc), body) from exc
-    return ({} if value is None else value), duplicates
+    return value, duplicates

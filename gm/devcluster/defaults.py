@@ -225,10 +225,12 @@ def service(obj: Json) -> None:
 
 
 def namespace(obj: Json) -> None:
-    """A namespace: the label with its name."""
+    """A namespace: the label with its name, and its phase."""
     meta = obj["metadata"]
     labels = meta.setdefault("labels", {})
     labels["kubernetes.io/metadata.name"] = meta.get("name", "")
+    status = obj.setdefault("status", {})
+    status["phase"] = status.get("phase") or "Active"
 
 
 def node(obj: Json) -> None:

@@ -10,15 +10,24 @@ from typing import Any
 
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster.api import Api
+from gm.devcluster.call import dry_run_causes
 from gm.devcluster.definitions import definitions
 from gm.devcluster.gotime import timestamp
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.listing import parse_bool, parse_int
+from gm.devcluster.metadata import unsupported
+from gm.devcluster.query import Query, parse_bool, parse_int
 from gm.devcluster.schema import Schema, TypeMismatch, check_types
 from gm.devcluster.status import Cause, bad_request, conflict, forbidden, invalid, success
 from gm.devcluster.store import Record
 
-__all__ = ["FOREGROUND", "ORPHAN", "DeleteOptions", "delete"]
+__all__ = [
+    "CRD_CLEANUP",
+    "FOREGROUND",
+    "ORPHAN",
+    "DeleteOptions",
+    "check_preconditions",
+    "delete",
+]
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -43,39 +52,37 @@ class DeleteOptions:
     dry_run: bool = False
 
     @classmethod
-    def parse(cls, body: Mapping[str, Any], query: Mapping[str, str]) -> DeleteOptions:
-        """From a request; a body, if there is one, goes before the query.
+    def parse(cls, body: Mapping[str, Any] | None, query: Query) -> DeleteOptions:
+        """From a request; where there is a body, what the query says does not count.
 
         Raises: StatusError (400, 422).
         """
-        if body:
+        if body is not None:
             _check_types(body)
-            return cls._build(body, [str(value) for value in body.get("dryRun") or ()])
-        raw: Json = {"propagationPolicy": query.get("propagationPolicy", "")}
+            return cls._build(body)
+        raw: Json = {
+            "gracePeriodSeconds": parse_int(query, "gracePeriodSeconds"),
+            "propagationPolicy": query.get("propagationPolicy"),
+            "dryRun": query.every("dryRun"),
+        }
         if "orphanDependents" in query:
             raw["orphanDependents"] = parse_bool(query["orphanDependents"])
-        if "gracePeriodSeconds" in query:
-            raw["gracePeriodSeconds"] = parse_int(query["gracePeriodSeconds"])
-        return cls._build(raw, [query["dryRun"]] if query.get("dryRun") else [])
+        return cls._build(raw)
 
     @classmethod
-    def _build(cls, raw: Mapping[str, Any], dry_run: list[str]) -> DeleteOptions:
-        policy, orphan = raw.get("propagationPolicy") or "", raw.get("orphanDependents")
+    def _build(cls, raw: Mapping[str, Any]) -> DeleteOptions:
+        policy, orphan = raw.get("propagationPolicy"), raw.get("orphanDependents")
+        dry_run: list[str] = raw.get("dryRun") or []
         causes: list[Cause] = []
-        if policy and orphan is not None:
+        if policy is not None and orphan is not None:
             why = "orphanDependents and deletionPropagation cannot be both set"
             causes.append(
                 Cause("FieldValueInvalid", f'Invalid value: "{policy}": {why}', "propagationPolicy")
             )
-        elif policy not in ("", *_FINALIZERS):
-            listed = '"Foreground", "Background", "Orphan", "nil"'
-            message = f'Unsupported value: "{policy}": supported values: {listed}'
-            causes.append(Cause("FieldValueNotSupported", message, "propagationPolicy"))
-        if dry_run not in ([], ["All"]):
-            listed = " ".join(f'"{value}"' for value in dry_run)
-            message = f'Unsupported value: [{listed}]: supported values: "All"'
-            causes.append(Cause("FieldValueNotSupported", message, "dryRun"))
-        if causes:
+        elif policy not in (None, *_FINALIZERS):
+            known = ["Foreground", "Background", "Orphan", "nil"]
+            causes.append(unsupported("propagationPolicy", policy, known))
+        if causes := [*causes, *dry_run_causes(dry_run)]:
             raise invalid("DeleteOptions", "meta.k8s.io", "", causes)
         if orphan is not None:
             policy = "Orphan" if orphan else "Background"
@@ -83,7 +90,7 @@ class DeleteOptions:
         grace = raw.get("gracePeriodSeconds")
         return cls(
             grace_period_seconds=1 if grace is not None and grace < 0 else grace,
-            propagation_policy=policy,
+            propagation_policy=policy or "",
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
             dry_run=bool(dry_run),
@@ -115,7 +122,7 @@ def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions)
     if info.storage.qualified == "namespaces" and key.name in _IMMORTAL:
         raise forbidden(info.resource, key.name, "this namespace may not be deleted")
     record = api.get(info, key)
-    _check_preconditions(info, record, options)
+    check_preconditions(info, record, options)
     new = _marked(info, record, options)
     if new is None:  # it is being deleted already, and nothing about that changes
         return record.view(info.from_storage)
@@ -131,7 +138,8 @@ def delete(api: Api, info: ResourceInfo, key: ObjectKey, options: DeleteOptions)
     return success(info.resource, key.name, record.uid)
 
 
-def _check_preconditions(info: ResourceInfo, record: Record, options: DeleteOptions) -> None:
+def check_preconditions(info: ResourceInfo, record: Record, options: DeleteOptions) -> None:
+    """Raises: StatusError (409) if the object is another one than the client has seen."""
     name, kind = record.key.name, info.resource.kind
     if options.uid and options.uid != record.uid:
         why = (

@@ -57,7 +57,7 @@ class Documents:
     def _check_method(self, request: web.BaseRequest, parts: list[str]) -> None:
         """Raises: StatusError (405) if a list of built-in resources is not just read."""
         is_builtin = parts[0] == "api" or self._registry.is_builtin(parts[1])
-        if is_builtin and request.method not in ("GET", "HEAD"):
+        if is_builtin and request.method != "GET":
             raise no_such_method()
 
     def _paths(self) -> list[str]:

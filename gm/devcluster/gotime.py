@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from gm.devcluster.metadata import quoted
 
-__all__ = ["MICRO", "WHOLE", "in_utc", "time_problem", "timestamp"]
+__all__ = ["MICRO", "WHOLE", "duration_problem", "in_utc", "time_problem", "timestamp"]
 
 WHOLE = "2006-01-02T15:04:05Z07:00"
 MICRO = "2006-01-02T15:04:05.000000Z07:00"
@@ -24,6 +24,8 @@ _FORMS = {
 }
 _RANGES = {"01": (1, 12, "month"), "02": (1, 31, "day"), "15": (0, 23, "hour")}
 _RANGES |= {"04": (0, 59, "minute"), "05": (0, 59, "second")}
+_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([^0-9.]*)")
+_UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
 
 
 def time_problem(text: str, layout: str) -> str:
@@ -48,6 +50,26 @@ def time_problem(text: str, layout: str) -> str:
     except ValueError:  # every part is in its range: that month is shorter, or there is no year 0
         return f"{head}: day out of range"
     return ""
+
+
+def duration_problem(text: str) -> str:
+    """What Go says when it can not read ``text`` as a duration such as ``1m30s``; else empty."""
+    wrong = f"time: invalid duration {quoted(text)}"
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest in ("", "0"):
+        return "" if rest else wrong
+    nanoseconds = 0.0
+    while rest:
+        if (found := _DURATION.match(rest)) is None:
+            return wrong
+        number, unit = found.groups()
+        if not unit:
+            return f"time: missing unit in duration {quoted(text)}"
+        if unit not in _UNITS:
+            return f"time: unknown unit {quoted(unit)} in duration {quoted(text)}"
+        nanoseconds += float(number) * _UNITS[unit]
+        rest = rest[found.end() :]
+    return wrong if nanoseconds >= 1 << 63 else ""
 
 
 def _parsed(text: str) -> datetime:

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from gm.api.meta import Json
+from gm.api.meta import Json, ObjectKey
 from gm.devcluster import binding, decoding, patch, rendering, scale
 from gm.devcluster.answers import add_warnings, answer, encode_status, read_body
-from gm.devcluster.api import Api, Written
+from gm.devcluster.api import Api, WriteOptions, Written
 from gm.devcluster.call import Call, understand, write_options
 from gm.devcluster.deletion import DeleteOptions, delete
 from gm.devcluster.info import ResourceInfo, User
-from gm.devcluster.listing import ListOptions, list_page, parse_bool, parse_version
-from gm.devcluster.logs import LogProxy
+from gm.devcluster.listing import ListOptions, list_page
+from gm.devcluster.logs import LogOptions, LogProxy
 from gm.devcluster.negotiate import media_type
+from gm.devcluster.query import Query, parse_bool, parse_version
 from gm.devcluster.routes import Target
 from gm.devcluster.scale import SCALE
 from gm.devcluster.schema import Schema
@@ -41,7 +42,15 @@ _VERBS = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-_UNSUPPORTED_PARTS = frozenset({"exec", "attach", "portforward", "proxy", "ephemeralcontainers"})
+_STREAMS = ("GET", "POST")
+_UNSUPPORTED_PARTS = {
+    "attach": _STREAMS,
+    "ephemeralcontainers": ("GET", "PATCH", "PUT"),
+    "exec": _STREAMS,
+    "portforward": _STREAMS,
+    "proxy": ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"),
+}
+"""What is not served, with the methods that are taken upstream."""
 
 
 class Handlers:
@@ -51,10 +60,10 @@ class Handlers:
         self._api, self._watches, self._logs = api, watches, logs
 
     async def handle(
-        self, request: web.BaseRequest, info: ResourceInfo, target: Target
+        self, request: web.BaseRequest, info: ResourceInfo, target: Target, query: Query
     ) -> web.StreamResponse:
         """Answer one request. Raises: StatusError."""
-        call = understand(request, info, target)
+        call = understand(request, info, target, query)
         try:
             response = await self._answered(call)
         except StatusError as error:
@@ -90,10 +99,11 @@ class Handlers:
 
     @staticmethod
     def _verb(call: Call) -> str:
-        verb = _VERBS.get(call.request.method)
+        verb = _VERBS.get(call.method)
         named = bool(call.target.name)
         if verb == "get" and not named:
-            return "watch" if parse_bool(call.query.get("watch")) else "list"
+            watches = parse_bool(call.query.get("watch")) and call.request.method != "HEAD"
+            return "watch" if watches else "list"
         if verb == "delete" and not named:
             return "deletecollection"
         if call.info.is_custom:
@@ -106,7 +116,7 @@ class Handlers:
     # -- subresources ---------------------------------------------------------------------
 
     async def _part(self, call: Call) -> web.StreamResponse:
-        part, method, plural = call.target.subresource, call.request.method, call.info.storage
+        part, method, plural = call.target.subresource, call.method, call.info.storage
         if part == "status" and part in call.info.subresources:
             verbs = {"GET": self._get, "PUT": self._update, "PATCH": self._patch}
             if method in verbs:
@@ -118,27 +128,21 @@ class Handlers:
             return await self._scale(call)
         match plural.qualified, part, method:
             case "pods", "log", "GET":
+                options = LogOptions.parse(call.target.name, call.query)
                 record = self._api.get(call.info, call.key)
-                return await self._logs.stream(call.request, record)
+                return await self._logs.stream(call.request, record, options)
             case "pods", "binding", "POST":
-                body, _ = await self._object(call, "Binding")
-                dry_run = write_options(call.query, "CreateOptions").dry_run
-                return answer(binding.bind(self._api, call.key, body, dry_run=dry_run), 201)
+                return await self._posted(call, "Binding", binding.bind)
             case "pods", "eviction", "POST":
-                body, _ = await self._object(call, "Eviction")
-                options = DeleteOptions.parse(body.get("deleteOptions") or {}, call.query)
-                dry_run = options.dry_run or write_options(call.query, "CreateOptions").dry_run
-                options = replace(options, dry_run=dry_run)
-                if not dry_run:
-                    binding.mark_evicted(self._api, call.key)
-                delete(self._api, call.info, call.key, options)
-                return answer(binding.SUCCESS, 201)
+                return await self._posted(call, "Eviction", binding.evict)
             case "namespaces", "finalize", "PUT":
-                body, _ = await self._object(call)
-                record = binding.finalize(self._api, call.key, body)
-                return rendering.stored(call, record)
+                return await self._update(call)
+            case "namespaces", "finalize", _:
+                raise no_such_method()
             case ("pods" | "nodes" | "services") as kind, name, _ if name in _UNSUPPORTED_PARTS:
                 if name == "proxy" or kind == "pods":
+                    if method not in _UNSUPPORTED_PARTS[name]:
+                        raise no_such_method()
                     self._api.get(call.info, call.key)
                     message = f"{name} is not supported by this API server: it is no full cluster"
                     raise StatusError(501, "NotImplemented", message, {"kind": kind})
@@ -148,8 +152,22 @@ class Handlers:
             raise no_such_method()
         raise no_such_path()
 
+    async def _posted(
+        self,
+        call: Call,
+        kind: str,
+        act: Callable[[Api, ObjectKey, Json, WriteOptions], list[str]],
+    ) -> web.StreamResponse:
+        """Do what an object of ``kind`` says that is posted to a pod."""
+        options = write_options(call.query, "CreateOptions")
+        body, duplicates = await self._object(call, kind)
+        warnings = act(self._api, call.key, body, replace(options, duplicates=tuple(duplicates)))
+        response = answer(binding.SUCCESS, 201)
+        add_warnings(response, *warnings)
+        return response
+
     async def _scale(self, call: Call) -> web.StreamResponse:
-        info, method = call.info, call.request.method
+        info, method = call.info, call.method
         if method == "GET":
             record = self._api.get(info, call.key)
             shown = scale.view(info, record.view(info.from_storage))
@@ -167,7 +185,8 @@ class Handlers:
             make = lambda _obj: body  # noqa: E731
         else:
             patch_schema = None if info.is_custom else SCALE.schema
-            change = await self._change(call, patch_schema)
+            change, duplicates = await self._change(call, patch_schema)
+            options = replace(options, duplicates=tuple(duplicates))
             make = lambda obj: change(scale.view(info, obj))  # noqa: E731
         shown, warnings = scale.write(
             self._api, info, call.key, make, options, is_patch=method == "PATCH"
@@ -177,8 +196,10 @@ class Handlers:
         return response
 
     async def _review(self, call: Call, review: Callable[[Json, User], Json]) -> web.StreamResponse:
-        if call.request.method != "POST" or call.target.name:
-            raise method_not_allowed(call.info.resource, _VERBS.get(call.request.method, ""))
+        if call.target.name:
+            raise no_such_path()
+        if call.method != "POST":
+            raise no_such_method()
         body, _ = await self._object(call)
         resource = call.info.resource
         body = {**body, "kind": resource.kind, "apiVersion": resource.api_version}
@@ -220,8 +241,9 @@ class Handlers:
         return self._written(call, written)
 
     async def _patch(self, call: Call) -> web.StreamResponse:
-        change = await self._change(call, call.info.patch_schema)
+        change, duplicates = await self._change(call, call.info.patch_schema)
         options = write_options(call.query, "PatchOptions")
+        options = replace(options, duplicates=tuple(duplicates))
         written = self._api.patch(
             call.info,
             call.key,
@@ -232,12 +254,17 @@ class Handlers:
         return self._written(call, written)
 
     @staticmethod
-    async def _change(call: Call, schema: Schema | None) -> Callable[[Json], Json]:
-        """What a patch does to an object. Raises: StatusError (400, 413, 415)."""
+    async def _change(
+        call: Call, schema: Schema | None
+    ) -> tuple[Callable[[Json], Json], list[str]]:
+        """What a patch does to an object, and messages about keys that it repeats.
+
+        Raises: StatusError (400, 413, 415).
+        """
         content_type = media_type(call.request.headers.get("Content-Type", ""))
         patch.check_type(content_type, schema)
-        change = patch.decode(await read_body(call.request))
-        return lambda obj: patch.apply_patch(content_type, obj, change, schema)
+        change, duplicates = patch.decode(content_type, await read_body(call.request))
+        return lambda obj: patch.apply_patch(content_type, obj, change, schema), duplicates
 
     async def _delete(self, call: Call) -> web.StreamResponse:
         options = await self._delete_options(call)
@@ -254,7 +281,7 @@ class Handlers:
 
     async def _delete_options(self, call: Call) -> DeleteOptions:
         raw = await read_body(call.request)
-        body: Json = {}
+        body: Json | None = None
         if raw:
             kind = media_type(call.request.headers.get("Content-Type", ""))
             body, _ = decoding.decode(raw, kind, kind="DeleteOptions")

@@ -10,6 +10,7 @@ import msgspec
 
 from gm.api.meta import Json, ObjectKey
 from gm.devcluster.info import ResourceInfo
+from gm.devcluster.query import unsigned_problem
 from gm.devcluster.status import Cause, StatusError, bad_request, conflict, invalid
 
 __all__ = [
@@ -55,7 +56,7 @@ def check_kind(info: ResourceInfo, obj: Json) -> None:
     version = obj.setdefault("apiVersion", resource.api_version)
     if (kind, version) == (resource.kind, resource.api_version):
         return
-    if info.is_custom and kind == resource.kind:
+    if info.is_custom and version != resource.api_version:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API "
             f"version ({resource.api_version})"
@@ -95,7 +96,8 @@ def check_patched(info: ResourceInfo, new: Json) -> None:
         for field, got, wanted in zip(("kind", "apiVersion"), said, own, strict=True)
         if got != wanted
     ]
-    raise invalid(str(said[0]), resource.group, metadata_of(new).get("name", ""), causes)
+    group = str(said[1] or "").rpartition("/")[0]
+    raise invalid(str(said[0]), group, metadata_of(new).get("name", ""), causes)
 
 
 def set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:
@@ -167,6 +169,5 @@ def _prefix(info: ResourceInfo) -> str:
 
 def check_version(version: Any) -> None:
     """Raises: StatusError (500, as upstream) if a resourceVersion, if there is one, is none."""
-    if version and not (isinstance(version, str) and version.isdecimal()):
-        message = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise StatusError(500, "", message)
+    if version and (problem := unsigned_problem(str(version))):
+        raise StatusError(500, "", problem)

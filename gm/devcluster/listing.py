@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import bisect
+import posixpath
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Any
 import msgspec
 
 from gm.api.meta import ObjectKey
-from gm.devcluster.gojson import explain
+from gm.devcluster.gojson import explain, type_name
 from gm.devcluster.info import ResourceInfo
+from gm.devcluster.query import parse_int, parse_version
 from gm.devcluster.selectors import EVERYTHING, Selector
 from gm.devcluster.status import (
     Cause,
@@ -25,45 +27,27 @@ from gm.devcluster.status import (
 )
 from gm.devcluster.store import Expired, Record, Store
 
-__all__ = ["ListOptions", "Page", "list_page", "parse_bool", "parse_int", "parse_version"]
+__all__ = ["ListOptions", "Page", "list_page"]
 
 _TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. Start a new "
-    "list without the continue parameter."
+    "The provided continue parameter is too old to display a consistent list result. You can "
+    "start a new list without the continue parameter, or use the continue token in this response "
+    "to retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
 )
+_LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+_TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - that of the token's form
+_NEWEST = -1
+"""The version in a token that goes on with the list as it is now."""
 _REASONS = {"F": "FieldValueForbidden", "U": "FieldValueNotSupported"}
 _BASE64 = frozenset(string.ascii_letters + string.digits + "-_")
 
 
-def parse_bool(text: str | None) -> bool:
-    """A boolean query parameter: whatever is there and does not say no (``0``, ``False``)."""
-    return text is not None and text.lower() not in ("0", "false")
-
-
-def parse_int(text: str) -> int:
-    """A whole number parameter; empty counts as 0. Raises: StatusError (400)."""
-    if not text:
-        return 0
-    if not (text.isascii() and text.removeprefix("-").isdecimal()):
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    return int(text)
-
-
-def parse_version(text: str) -> int:
-    """A resourceVersion parameter; empty counts as 0. Raises: StatusError (500) as upstream."""
-    if not text:
-        return 0
-    if not (text.isascii() and text.isdecimal()):
-        quoted = f'"{text}"'
-        why = f"strconv.ParseUint: parsing {quoted}: invalid syntax"
-        raise StatusError(500, "", f"resourceVersion: Invalid value: {quoted}: {why}")
-    return int(text)
-
-
 class _Token(msgspec.Struct):
-    v: str
-    rv: int
-    start: str
+    v: str = ""
+    rv: int = 0
+    start: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +66,8 @@ class ListOptions:
     @classmethod
     def parse(cls, info: ResourceInfo, namespace: str, query: Mapping[str, str]) -> ListOptions:
         """From a request. Raises: StatusError (400)."""
-        limit = parse_int(query.get("limit", ""))
-        parse_int(query.get("timeoutSeconds", ""))
+        limit = parse_int(query, "limit") or 0
+        parse_int(query, "timeoutSeconds")
         return cls(
             namespace=namespace,
             selector=Selector.parse(
@@ -129,7 +113,8 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
     start, revision = ObjectKey("", ""), store.revision
     asked = _asked(options)
     if options.token:
-        start, revision = _read(options.token)
+        start, read = _read(options.token)
+        revision = store.revision if read == _NEWEST else read
         if asked:
             raise bad_request("specifying resource version is not allowed when using continue")
     elif options.match == "Exact":
@@ -138,8 +123,10 @@ def list_page(store: Store, info: ResourceInfo, options: ListOptions) -> Page:
         raise too_large_version(max(asked, revision), store.revision)
     try:
         records = table.at(revision, options.namespace)
-    except Expired as error:
-        raise expired(_TOO_OLD if options.token else str(error)) from None
+    except Expired:
+        if options.token:
+            raise expired(_TOO_OLD, token=_token(_NEWEST, start)) from None
+        raise expired(_LIST_TOO_OLD) from None
     if options.token:
         del records[: bisect.bisect_right(records, start, key=lambda record: record.key)]
     if not options.selector.is_empty:
@@ -184,7 +171,7 @@ def _wrong_match(options: ListOptions) -> list[Cause]:
 
 
 def _token(revision: int, last: ObjectKey) -> str:
-    token = _Token("meta.k8s.io/v1", revision, f"{last.namespace}/{last.name}")
+    token = _Token(_TOKEN_VERSION, revision, f"{last.namespace}/{last.name}")
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
 
 
@@ -198,10 +185,29 @@ def _read(text: str) -> tuple[ObjectKey, int]:
     except ValueError:
         at = next((n for n, letter in enumerate(text) if letter not in _BASE64), len(text))
         raise _bad_token(f"illegal base64 data at input byte {at}") from None
+    token = _decoded(raw)
+    if token.v != _TOKEN_VERSION:
+        raise _bad_token(f"server does not recognize this encoded version {token.v}")
+    if token.rv == 0:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {token.v})")
+    if not token.start:
+        raise _bad_token(f"encoded start key empty (version {token.v})")
+    key = f"/{token.start.removeprefix('/')}"
+    if posixpath.normpath(key) != key:
+        raise _bad_token(token.start)
+    namespace, _, name = token.start.partition("/")
+    return ObjectKey(namespace, name), token.rv
+
+
+def _decoded(raw: bytes) -> _Token:
     try:
-        token = msgspec.json.decode(raw, type=_Token)
+        return msgspec.json.decode(raw, type=_Token | None) or _Token()
+    except msgspec.ValidationError as error:
+        if not isinstance(value := msgspec.json.decode(raw), dict):
+            kind = type_name(value)
+            why = f"json: cannot unmarshal {kind} into Go value of type storage.continueToken"
+            raise _bad_token(why) from None
+        raise _bad_token(str(error)) from None
     except msgspec.DecodeError as error:
         # byte by byte: what is no token is seldom UTF-8
         raise _bad_token(explain(raw.decode("latin-1").encode()) or str(error)) from None
-    namespace, _, name = token.start.partition("/")
-    return ObjectKey(namespace, name), token.rv

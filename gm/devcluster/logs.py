@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
 import aiohttp
 from aiohttp import web
 
 from gm.api.meta import Json, ObjectKey
-from gm.devcluster.status import StatusError, bad_request, internal
+from gm.devcluster.gotime import WHOLE, time_problem
+from gm.devcluster.metadata import forbidden, invalid_value
+from gm.devcluster.query import Query, parse_bool, parse_int
+from gm.devcluster.status import Cause, StatusError, bad_request, internal, invalid
 from gm.devcluster.store import Record, Store
 
-__all__ = ["LogProxy", "choose_container", "node_endpoint"]
+__all__ = ["LogOptions", "LogProxy", "check_started", "choose_container", "node_endpoint"]
 
-_PASSED_ON = (
-    "follow",
-    "limitBytes",
-    "previous",
-    "sinceSeconds",
-    "sinceTime",
-    "tailLines",
-    "timestamps",
-)
-_NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
 _CONNECT_SECONDS = 5
+_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
+_FLAGS = ("follow", "previous", "timestamps")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Which log is asked for; ``parameters`` are those that its node gets."""
+
+    container: str = ""
+    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, pod: str, query: Query) -> LogOptions:
+        """From a request for the log of the pod of that name. Raises: StatusError (400, 422)."""
+        numbers = {name: parse_int(query, name) for name in _LEAST}
+        since = query.get("sinceTime") or ""
+        if since and (problem := time_problem(since, WHOLE)):
+            raise bad_request(problem)
+        if causes := [*_wrong_options(query, numbers)]:
+            raise invalid("PodLogOptions", "", pod, causes)
+        flags = {name: "true" for name in _FLAGS if parse_bool(query.get(name))}
+        given = {name: str(number) for name, number in numbers.items() if number is not None}
+        times = {"sinceTime": since} if since else {}
+        return cls(container=query.get("container", ""), parameters={**flags, **given, **times})
+
+
+def _wrong_options(query: Query, numbers: Mapping[str, int | None]) -> Iterator[Cause]:
+    for name, number in numbers.items():
+        if name == "sinceSeconds" and number is not None and query.get("sinceTime"):
+            yield forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified")
+        elif number is not None and number < _LEAST[name]:
+            than = "than or equal to 0" if _LEAST[name] == 0 else "than 0"
+            yield invalid_value(name, number, f"must be greater {than}")
+    if "stream" in query:  # beta in Kubernetes 1.34, and off
+        yield forbidden("stream", "may not be specified")
 
 
 def choose_container(pod: Json, wanted: str) -> str:
@@ -99,11 +128,12 @@ class LogProxy:
         if session is not None:
             await session.close()
 
-    async def stream(self, request: web.BaseRequest, record: Record) -> web.StreamResponse:
+    async def stream(
+        self, request: web.BaseRequest, record: Record, options: LogOptions
+    ) -> web.StreamResponse:
         """Answer ``GET pods/NAME/log``. Raises: StatusError."""
-        pod, query = record.object, request.query
-        container = choose_container(pod, query.get("container", ""))
-        parameters = _parameters(query)
+        pod = record.object
+        container = choose_container(pod, options.container)
         node_name = pod["spec"].get("nodeName")
         if not node_name:  # as upstream: there is nothing to say yet, and no error
             return web.Response(status=204)
@@ -120,7 +150,7 @@ class LogProxy:
         path = "/".join(quote(part) for part in (*_name(record), container))
         address = f"[{host}]" if ":" in host else host
         url = f"https://{address}:{port}/containerLogs/{path}"
-        return await self._relay(request, url, parameters)
+        return await self._relay(request, url, options.parameters)
 
     async def _relay(
         self, request: web.BaseRequest, url: str, parameters: Mapping[str, str]
@@ -154,11 +184,3 @@ class LogProxy:
 
 def _name(record: Record) -> tuple[str, str]:
     return record.key.namespace, record.key.name
-
-
-def _parameters(query: Mapping[str, str]) -> dict[str, str]:
-    for field in _NUMBERS:
-        value = query.get(field)
-        if value and not value.isdecimal():
-            raise bad_request(f"{field}: {value!r} is no number")
-    return {field: query[field] for field in _PASSED_ON if query.get(field)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +11,8 @@ import jsonpatch
 import msgspec
 from jsonpointer import JsonPointer, JsonPointerException
 
-from gm.devcluster.decoding import no_object
-from gm.devcluster.gojson import NUMBERS, explain, is_too_deep, readable, type_name
+from gm.devcluster.decoding import no_object, read_json
+from gm.devcluster.gojson import is_too_deep, type_name
 from gm.devcluster.identity import bad_patch
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 from gm.devcluster.strategic import PatchSchema, strategic_merge
@@ -36,6 +35,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+_MAP = "map[string]interface {}"
+_IDENTITY = ("kind", "apiVersion")
 _NEGATIVE = re.compile("-[1-9][0-9]*")
 _MAX_OPERATIONS = 10_000
 _MAX_COPIED_BYTES = 3 * 1024 * 1024
@@ -59,6 +60,8 @@ def json_patch(target: dict[str, Any], operations: Any) -> Any:
 
     Raises: StatusError, 422 when an operation can not be done, 400 when it is none.
     """
+    if operations is None:
+        return target
     if not isinstance(operations, list):
         raise _undecodable(operations, "[]handlers.jsonPatchOp")
     if len(operations) > _MAX_OPERATIONS:
@@ -81,6 +84,8 @@ def json_patch(target: dict[str, Any], operations: Any) -> Any:
 
 
 def _operate(document: Any, operation: Any) -> Any:
+    if operation is None:
+        raise _rejected()
     if not isinstance(operation, dict):
         raise _undecodable(operation, "handlers.jsonPatchOp")
     try:
@@ -135,10 +140,12 @@ def _rejected() -> StatusError:
     return StatusError(422, "Invalid", text, {})
 
 
+def _mismatch(value: Any, wanted: str) -> str:
+    return f"json: cannot unmarshal {type_name(value)} into Go value of type {wanted}"
+
+
 def _undecodable(value: Any, wanted: str) -> StatusError:
-    got = type_name(value)
-    why = f"json: cannot unmarshal {got} into Go value of type {wanted}"
-    return bad_request(f"error decoding patch: {why}")
+    return bad_request(f"error decoding patch: {_mismatch(value, wanted)}")
 
 
 def accepted_types(schema: PatchSchema | None) -> Sequence[str]:
@@ -157,12 +164,18 @@ def check_type(content_type: str, schema: PatchSchema | None) -> None:
         raise unsupported_media_type(accepted)
 
 
-def decode(body: bytes) -> Any:
-    """The patch in a request's body. Raises: StatusError (400)."""
+def decode(content_type: str, body: bytes) -> tuple[Any, list[str]]:
+    """The patch in a request's body, and one message for each key that it repeats.
+
+    Raises: StatusError (400).
+    """
     try:
-        return json.loads(readable(body), **NUMBERS)
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"error decoding patch: {explain(body) or error}") from None
+        patch, duplicates = read_json(body)
+    except ValueError as error:
+        head = "" if content_type == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+        raise bad_request(f"{head}{error}") from None
+    head = "json patch " if content_type == JSON_PATCH else ""
+    return patch, [head + each for each in duplicates]
 
 
 def apply_patch(
@@ -175,15 +188,18 @@ def apply_patch(
     check_type(content_type, schema)
     if content_type == JSON_PATCH:
         patched = json_patch(original, patch)
-    elif not isinstance(patch, dict):
-        error = _undecodable(patch, "map[string]interface {}")
-        if content_type == STRATEGIC_MERGE_PATCH:
-            error = bad_request(error.message.removeprefix("error decoding patch: "))
-        raise error
     elif content_type == MERGE_PATCH:
+        if patch is None:
+            raise bad_request("Invalid JSON Patch")
+        if not isinstance(patch, dict):
+            raise _undecodable(patch, _MAP)
         patched = merge_patch(original, patch)
     else:
-        patched = strategic_merge(original, patch, schema)
+        if not isinstance(patch, dict | None):
+            raise bad_request(_mismatch(patch, _MAP))
+        merged = strategic_merge(original, patch or {}, schema)
+        # What kind it is can not be patched so: it is merged into what is decoded already.
+        patched = {**merged, **{key: original[key] for key in _IDENTITY if key in original}}
     if not isinstance(patched, dict):
         why = f"couldn't get version/kind; {no_object(patched)}"
         raise bad_patch(msgspec.json.encode(patched), why)

@@ -12,7 +12,15 @@ from gm.devcluster.metadata import dns_subdomain, validate_metadata, validate_up
 from gm.devcluster.schema import TypeMismatch, check_types, normalise, prune
 from gm.devcluster.status import Cause, StatusError, bad_request, invalid
 
-__all__ = ["BuiltinBehaviour", "carry_metadata", "drop_unknown", "raise_causes"]
+__all__ = [
+    "SERVER_OWNED",
+    "BuiltinBehaviour",
+    "carry_metadata",
+    "drop_server_owned",
+    "drop_unknown",
+    "raise_causes",
+    "undecodable",
+]
 
 _REFUSED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -86,6 +94,14 @@ def raise_causes(info: ResourceInfo, obj: Json, causes: Sequence[Cause]) -> None
         raise invalid(resource.kind, info.storage.group, name, causes)
 
 
+def _kept(info: ResourceInfo, old: Json, subresource: str) -> list[str]:
+    """The fields that a write through a path does not change."""
+    if not subresource:
+        return ["status"] if "status" in info.subresources else []
+    written = "spec" if subresource == "finalize" else subresource
+    return [field for field in {**old, "status": {}} if field not in ("metadata", written)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuiltinBehaviour:
     """The rules of one built-in kind.
@@ -129,16 +145,12 @@ class BuiltinBehaviour:
         """Prepare an object that replaces ``old``, in place."""
         warnings = self._decode(info, new, field_validation, duplicates)
         carry_metadata(new, old)
-        kept = (
-            [f for f in old if f not in ("metadata", "status")] if subresource == "status" else []
-        )
-        if not subresource and "status" in info.subresources:
-            kept = ["status"]
-        for field in kept:
+        for field in _kept(info, old, subresource):
             new.pop(field, None)
             if field in old:
                 new[field] = copy.deepcopy(old[field])
-        self.carry(new, old)
+        if subresource != "finalize":
+            self.carry(new, old)
         self._finish(info, new)
         causes = [*validate_update(new["metadata"], old["metadata"]), *self._causes(info, new)]
         raise_causes(info, new, [*causes, *self.validate_change(new, old)])

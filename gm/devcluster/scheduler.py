@@ -57,7 +57,7 @@ class Scheduler(Controller[ObjectKey]):
             self._report(record, explain(reasons, len(nodes)))
             return None
         self._waiting.discard(key)
-        bind(self.api, key, {"target": {"name": name}})
+        bind(self.api, key, {"metadata": {"name": key.name}, "target": {"name": name}})
         # The binding comes back as a change; until then the next pod must know of it.
         self._by_node.setdefault(name, {})[key] = record.object
         message = f"Successfully assigned {key} to {name}"

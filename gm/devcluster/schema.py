@@ -328,16 +328,21 @@ def _fits(schema: Schema, value: Any) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "integer":
-            return number and value == int(value) and _is_in_range(schema, value)
+            return number and _is_whole(value) and _is_in_range(schema, int(value))
         case "number":
             return number
         case _:
             return False
 
 
-def _is_in_range(schema: Schema, value: int | float) -> bool:
+def _is_whole(value: int | float) -> bool:
+    """Whether a number has no fraction, and has not lost one either: YAML's ``2.0`` has not."""
+    return isinstance(value, int) or (value.is_integer() and abs(value) < 1 << 53)
+
+
+def _is_in_range(schema: Schema, value: int) -> bool:
     bits = 63 if schema.raw.get("format") == "int64" else 31
-    return bool(-(2**bits) <= value < 2**bits)
+    return -(1 << bits) <= value < 1 << bits
 
 
 def check_base64(text: str) -> None:

@@ -20,7 +20,9 @@ __all__ = [
     "selects",
 ]
 
-_TOKEN = re.compile(r"\s*(==|!=|[(),!=<>]|[^\s(),!=<>]+)")
+# What Go's lexer takes for spaces: nothing of Unicode, but a zero byte.
+_TOKEN = re.compile(r"[ \t\r\n\0]*(==|!=|[(),!=<>]|[^ \t\r\n\0(),!=<>]+)")
+_INTEGER = re.compile("[-+]?[0-9]{1,19}")
 _OPERATORS = ("=", "==", "!=", "in", "notin", "<", ">")
 _SIGNS = ("(", ")", ",", "=", "==", "!=", "<", ">")  # "in" and "notin" can be names, too
 _EXPECTED_OPERATOR = "in, notin, =, ==, !=, gt, lt"
@@ -100,11 +102,12 @@ class _LabelParser:
             return _Requirement(key, operator, self._value_set(key))
         value = "" if self._peek in ("", ",") else self._value()
         if operator in ("<", ">"):
-            if not re.fullmatch(r"[-+]?\d+", value):
+            if not _INTEGER.fullmatch(value) or abs(int(value)) >= 1 << 63:
                 raise _unparsable(
                     f'values[0]: Invalid value: "{value}": '
                     "for 'Gt', 'Lt' operators, the value must be an integer"
                 )
+            _check_value(key, value, 0)
             return _Requirement(key, operator, frozenset({value}))
         _check_value(key, value, 0)
         return _Requirement(key, "notin" if operator == "!=" else "in", frozenset({value}))
@@ -232,7 +235,8 @@ def parse_fields(
     for built-in kinds that have no such fields.
     Raises: StatusError (400) for what is no selector, and for other fields.
     """
-    terms = [_parse_term(term) for term in _split_terms(text)]
+    found = [_parse_term(term) for term in _split_terms(text)]
+    terms = [(path, equal, value) for path, equal, value in found if path or value]
     allowed = {"metadata.name", "metadata.namespace", *selectable}
     for path, _, _ in terms:
         if path not in allowed:

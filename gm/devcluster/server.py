@@ -13,8 +13,9 @@ from gm.devcluster import discovery
 from gm.devcluster.answers import encode_status
 from gm.devcluster.documents import Documents
 from gm.devcluster.handlers import Handlers
+from gm.devcluster.query import Query, check_timeout, parse_bool, parse_query
 from gm.devcluster.registry import Registry
-from gm.devcluster.routes import parse_path
+from gm.devcluster.routes import Target, parse_path
 from gm.devcluster.status import (
     StatusError,
     bad_request,
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _PROBES = ("/healthz", "/livez", "/readyz")
 _CHECKS = ("ping", "etcd")  # what people ask for; the store answers here for etcd
+_LONG = ("attach", "exec", "log", "portforward", "proxy")
 _UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
 
 
@@ -81,24 +83,32 @@ class Server:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._check_host(request)
         path = request.path.rstrip("/") or "/"
+        query = parse_query(request.rel_url.raw_query_string.encode(errors="surrogateescape"))
+        target = parse_path(request.rel_url.raw_path)
+        if not _is_long(request, target, query):
+            check_timeout(query)
         if path == "/version":
             return _version(request)
-        probe, _, check = path[1:].partition("/")
-        if f"/{probe}" in _PROBES and check in ("", *_CHECKS):
-            return self._probe(probe, is_verbose="verbose" in request.query and not check)
+        probe, slash, check = request.path[1:].partition("/")
+        if f"/{probe}" in _PROBES and check in (_CHECKS if slash else ("",)):
+            return self._probe(probe, is_verbose="verbose" in query and not check)
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, self._token):
             raise _UNAUTHORIZED
         if (document := self._documents.respond(request)) is not None:
             return document
-        target = parse_path(request.rel_url.raw_path)
         if target is None:
             return self._absent(path)
         info = self._registry.lookup(target.group, target.version, target.plural)
         if info is None:
             return self._absent(path)
+        if info.resource.namespaced and not target.namespace:
+            if target.name or (info.is_custom and request.method not in ("GET", "HEAD")):
+                return self._absent(path)
+            if request.method in ("POST", "DELETE"):  # all namespaces together are for reading
+                raise no_such_method()
         _check_name(target.name)
-        return await self._handlers.handle(request, info, target)
+        return await self._handlers.handle(request, info, target, query)
 
     def _check_host(self, request: web.BaseRequest) -> None:
         """A web page that rebinds its name to our address must get nothing."""
@@ -121,10 +131,18 @@ class Server:
         """404, in the form that the group's own server has for it."""
         root, *rest = path[1:].split("/")
         if root in ("api", "version") or (
-            root == "apis" and rest and self._registry.is_builtin(rest[0])
+            root == "apis" and rest and rest[0] and self._registry.is_builtin(rest[0])
         ):
             raise no_such_path()
         return web.Response(text="404 page not found\n", status=404)
+
+
+def _is_long(request: web.BaseRequest, target: Target | None, query: Query) -> bool:
+    """Whether a request may take as long as it likes, so that its timeout means nothing."""
+    if target is None:
+        return False
+    is_watch = request.method == "GET" and not target.name and parse_bool(query.get("watch"))
+    return is_watch or target.subresource in _LONG
 
 
 def _check_name(name: str) -> None:
@@ -135,7 +153,7 @@ def _check_name(name: str) -> None:
 
 
 def _version(request: web.BaseRequest) -> web.Response:
-    if request.method not in ("GET", "HEAD"):
+    if request.method != "GET":
         raise no_such_method()
     body = msgspec.json.encode(discovery.version())
     return web.Response(body=body, headers={"Content-Type": "application/json"})

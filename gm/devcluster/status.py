@@ -45,14 +45,22 @@ class StatusError(Exception):
     """A request failed; ``body()`` is the ``Status`` object to answer with.
 
     ``details`` may hold ``name``, ``group``, ``kind``, ``uid``, ``causes``,
-    ``retryAfterSeconds``. An empty ``reason`` is left out of the answer.
+    ``retryAfterSeconds``. An empty ``reason`` is left out of the answer. ``token`` is what a list
+    can go on with.
     """
 
     def __init__(
-        self, code: int, reason: str, message: str, details: dict[str, Any] | None = None
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        *,
+        token: str = "",
     ) -> None:
         super().__init__(message)
         self.code, self.reason, self.message, self.details = code, reason, message, details
+        self.token = token
 
     @property
     def causes(self) -> list[Cause]:
@@ -65,7 +73,7 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.token} if self.token else {},
             "status": "Failure",
             "message": self.message,
         }
@@ -175,9 +183,9 @@ def unsupported_media_type(accepted: Sequence[str], hint: str = "") -> StatusErr
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-def expired(message: str) -> StatusError:
-    """410: the resource version, or the continue token, is too old."""
-    return StatusError(410, "Expired", message)
+def expired(message: str, *, token: str = "") -> StatusError:
+    """410: the resource version, or the continue token, is too old; ``token`` is a newer one."""
+    return StatusError(410, "Expired", message, token=token)
 
 
 def too_large_version(asked: int, current: int) -> StatusError:

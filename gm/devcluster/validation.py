@@ -118,7 +118,7 @@ def namespace(obj: Json) -> Iterator[Cause]:
     for finalizer in (obj.get("spec") or {}).get("finalizers") or []:
         if problem := qualified_name(finalizer):
             yield invalid_value("spec.finalizers", finalizer, problem)
-        elif "/" not in finalizer and finalizer != "kubernetes":
+        if "/" not in finalizer and finalizer != "kubernetes":
             why = "name is neither a standard finalizer name nor is it fully qualified"
             yield invalid_value("spec.finalizers", finalizer, why)
 

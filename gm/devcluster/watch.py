@@ -17,8 +17,9 @@ from gm.devcluster import tables
 from gm.devcluster.answers import add_warnings
 from gm.devcluster.cursors import Cursor
 from gm.devcluster.info import ResourceInfo
-from gm.devcluster.listing import ListOptions, parse_bool, parse_int, parse_version
+from gm.devcluster.listing import ListOptions
 from gm.devcluster.negotiate import Form
+from gm.devcluster.query import parse_bool, parse_int, parse_version
 from gm.devcluster.status import Cause, StatusError, expired, invalid
 from gm.devcluster.store import Change, Expired, Record, Store, event_line
 
@@ -56,7 +57,7 @@ class WatchOptions:
         bookmarks = parse_bool(query.get("allowWatchBookmarks"))
         wants_all = parse_bool(initial)
         replay = wants_all if initial is not None else version == 0
-        timeout = parse_int(query.get("timeoutSeconds", ""))
+        timeout = parse_int(query, "timeoutSeconds") or 0
         return cls(
             listed=listed,
             replay=replay,

@@ -7,7 +7,7 @@ import itertools
 import string
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 import yaml
@@ -74,10 +74,11 @@ async def _send(client: Client, step: Step, names: Mapping[str, str]) -> Respons
     if step.body is not None:
         raw = step.body if isinstance(step.body, bytes) else msgspec.json.encode(step.body)
         body = _fill(raw.decode(), names).encode()
+    query = urlencode({key: _fill(value, names) for key, value in step.query.items()})
+    path = quote(_fill(step.path, names))
     return await client.raw(
         step.method,
-        quote(_fill(step.path, names)),
-        query={key: _fill(value, names) for key, value in step.query.items()},
+        f"{path}?{query}" if query else path,  # the client leaves out what is empty
         body=body,
         content_type=step.content_type,
         accept=step.accept,

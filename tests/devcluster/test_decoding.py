@@ -25,6 +25,12 @@ def test_repeated_yaml_keys_are_named_with_their_line() -> None:
     assert duplicates == ['line 4: key "c" already set in map']
 
 
+def test_null_says_nothing() -> None:
+    """So it is an object without fields, in both forms."""
+    for media_type in (JSON, YAML):
+        assert decoding.decode(b"null", media_type, kind="Pod") == ({}, [])
+
+
 def test_yaml_times_stay_texts() -> None:
     """A date is a string to Kubernetes."""
     value, _ = decoding.decode(b"at: 2024-01-01T00:00:00Z\nday: 2024-01-01\n", YAML, kind="Pod")
@@ -51,7 +57,6 @@ def test_protobuf_goes_to_its_own_decoder() -> None:
         (b"{bad", JSON, 400, "must be of type Pod.*json parse error"),
         (b"[]", JSON, 400, "cannot unmarshal array"),
         (b'"x"', JSON, 400, "cannot unmarshal string"),
-        (b"null", JSON, 400, "cannot unmarshal null"),
         (b'{"a":NaN}', JSON, 400, "NaN is no JSON value"),
         (b" ", JSON, 400, "unexpected end of JSON input"),
         (b"[" * 100_000, JSON, 400, "json parse error"),

@@ -9,6 +9,7 @@ import pytest
 
 from gm.api.meta import Json
 from gm.devcluster.deletion import CRD_CLEANUP, DeleteOptions, delete
+from gm.devcluster.query import Query
 from gm.devcluster.status import StatusError
 from tests.devcluster.core import Plain, plain, pod, widget
 
@@ -189,14 +190,14 @@ def test_services_answer_with_what_was_deleted(api: Plain) -> None:
 
 
 def test_options_come_from_body_or_query() -> None:
-    """A body goes before the query."""
+    """Where there is a body, even an empty one, the query does not count."""
     body = {
         "gracePeriodSeconds": 5,
         "propagationPolicy": "Orphan",
         "preconditions": {"uid": "u", "resourceVersion": "7"},
         "dryRun": ["All"],
     }
-    assert DeleteOptions.parse(body, {"gracePeriodSeconds": "9"}) == DeleteOptions(
+    assert DeleteOptions.parse(body, Query([("gracePeriodSeconds", "9")])) == DeleteOptions(
         grace_period_seconds=5,
         propagation_policy="Orphan",
         uid="u",
@@ -204,18 +205,23 @@ def test_options_come_from_body_or_query() -> None:
         dry_run=True,
     )
     query = {"gracePeriodSeconds": "0", "propagationPolicy": "Foreground", "dryRun": "All"}
-    assert DeleteOptions.parse({}, query) == DeleteOptions(
+    assert DeleteOptions.parse(None, Query(query.items())) == DeleteOptions(
         grace_period_seconds=0, propagation_policy="Foreground", dry_run=True
     )
-    assert DeleteOptions.parse({}, {}) == DeleteOptions()
+    assert DeleteOptions.parse({}, Query(query.items())) == DeleteOptions()
+    assert DeleteOptions.parse(None, Query()) == DeleteOptions()
 
 
 def test_old_and_odd_options() -> None:
     """orphanDependents is older than the policy; a negative grace means one second."""
-    assert DeleteOptions.parse({"orphanDependents": True}, {}).propagation_policy == "Orphan"
-    assert DeleteOptions.parse({"orphanDependents": False}, {}).propagation_policy == "Background"
-    assert DeleteOptions.parse({}, {"orphanDependents": "true"}).propagation_policy == "Orphan"
-    assert DeleteOptions.parse({"gracePeriodSeconds": -1}, {}).grace_period_seconds == 1
+
+    def parsed(body: Json | None, **query: str) -> DeleteOptions:
+        return DeleteOptions.parse(body, Query(query.items()))
+
+    assert parsed({"orphanDependents": True}).propagation_policy == "Orphan"
+    assert parsed({"orphanDependents": False}).propagation_policy == "Background"
+    assert parsed(None, orphanDependents="true").propagation_policy == "Orphan"
+    assert parsed({"gracePeriodSeconds": -1}).grace_period_seconds == 1
 
 
 @pytest.mark.parametrize(
@@ -225,13 +231,17 @@ def test_old_and_odd_options() -> None:
         ({"dryRun": ["Some"]}, {}, "dryRun: Unsupported value"),
         ({"orphanDependents": True, "propagationPolicy": "Orphan"}, {}, "cannot be both set"),
         ({"gracePeriodSeconds": "x"}, {}, "cannot unmarshal string into .* of type int64"),
-        ({}, {"gracePeriodSeconds": "x"}, 'ParseInt: parsing "x": invalid syntax'),
+        (None, {"gracePeriodSeconds": "x"}, 'ParseInt: parsing "x": invalid syntax'),
+        (None, {"gracePeriodSeconds": ""}, 'ParseInt: parsing "": invalid syntax'),
+        (None, {"propagationPolicy": ""}, 'Unsupported value: "": supported values: "Foreground"'),
+        (None, {"dryRun": ""}, r'dryRun: Unsupported value: \[""\]: supported values: "All"'),
+        ({"dryRun": ["All", "x"]}, {}, r'Unsupported value: \["All","x"\]'),
         ({"dryRun": "All"}, {}, r"cannot unmarshal string into .* of type \[\]string"),
         ({"kind": "Foo", "apiVersion": "v1"}, {}, 'no kind "Foo" is registered'),
     ],
 )
-def test_options_that_make_no_sense(body: Json, query: dict[str, str], message: str) -> None:
+def test_options_that_make_no_sense(body: Json | None, query: dict[str, str], message: str) -> None:
     """400 or 422."""
     with pytest.raises(StatusError, match=message) as caught:
-        DeleteOptions.parse(body, query)
+        DeleteOptions.parse(body, Query(query.items()))
     assert caught.value.code in (400, 422)

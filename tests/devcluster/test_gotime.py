@@ -6,7 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gm.devcluster.gotime import MICRO, WHOLE, in_utc, time_problem, timestamp
+from gm.devcluster.gotime import (
+    MICRO,
+    WHOLE,
+    duration_problem,
+    in_utc,
+    time_problem,
+    timestamp,
+)
 
 AS_WHOLE = f'as "{WHOLE}": cannot parse'
 PROBLEMS = {
@@ -50,6 +57,25 @@ def test_a_time_in_microseconds_has_six_digits_neither_more_nor_less() -> None:
     assert in_utc("2026-01-01T02:00:00.123456+02:00", MICRO) == "2026-01-01T00:00:00.123456Z"
     for text in ("2026-01-01T00:00:00.5Z", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.1234567Z"):
         assert time_problem(text, MICRO)
+
+
+@pytest.mark.parametrize("text", ["0", "-0", "32s", "1m30s", "1.5h", "1.s", ".5s", "+5s", "-1µs"])
+def test_durations_are_read(text: str) -> None:
+    """As Go's ``time.ParseDuration`` does."""
+    assert duration_problem(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        *((text, "invalid duration") for text in ("", "-", "abc", ".s", "+-5s", "99999999999h")),
+        *((text, "missing unit in duration") for text in ("1", "1s1", "1s0")),
+        ("1d", 'unknown unit "d" in duration'),
+    ],
+)
+def test_what_is_no_duration_is_refused_in_go_s_words(text: str, why: str) -> None:
+    """The words are those of Go's ``time.ParseDuration``."""
+    assert duration_problem(text) == f'time: {why} "{text}"'
 
 
 def test_a_timestamp_is_in_whole_seconds() -> None:

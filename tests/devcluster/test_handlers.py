@@ -74,7 +74,7 @@ async def test_status_through_its_own_path(http: Http) -> None:
 async def test_binding_and_eviction(http: Http) -> None:
     """The two things that are done to pods by others."""
     await http("POST", f"{DEFAULT}/pods", pod("p", schedulerName="mine"))
-    body = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n"}}
+    body = {"kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     bound = await http("POST", f"{DEFAULT}/pods/p/binding", body)
     assert (bound.status, bound.json["status"]) == (201, "Success")
     assert (await http("GET", f"{DEFAULT}/pods/p")).json["spec"]["nodeName"] == "n"
@@ -89,8 +89,28 @@ async def test_finalizing_a_namespace(http: Http) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
     created = await http("POST", "/api/v1/namespaces", namespace)
     body = {**created.json, "spec": {"finalizers": ["kubernetes", "x.io/f"]}}
-    answer = await http("PUT", "/api/v1/namespaces/x/finalize", body)
+    path = "/api/v1/namespaces/x/finalize"
+    answer = await http("PUT", f"{path}?dryRun=All", body)
     assert answer.json["spec"]["finalizers"] == ["kubernetes", "x.io/f"]
+    stored = await http("GET", "/api/v1/namespaces/x")
+    assert stored.json["spec"]["finalizers"] == ["kubernetes"]
+    answer = await http("PUT", path, body)
+    assert answer.json["spec"]["finalizers"] == ["kubernetes", "x.io/f"]
+    assert (await http("PUT", path, body)).status == 409
+    for wrong, status in (({}, 400), ({**namespace, "spec": {"finalizers": ["bad"]}}, 422)):
+        assert (await http("PUT", path, wrong)).status == status
+    assert (await http("GET", path)).status == 405
+    deleted = await http("DELETE", "/api/v1/namespaces/x")
+    assert deleted.json["status"]["phase"] == "Terminating"
+    assert (await http("PUT", path, namespace)).status == 200
+    assert (await http("GET", "/api/v1/namespaces/x")).status == 404
+
+
+async def test_a_namespace_s_status_without_a_phase(http: Http) -> None:
+    """It is active, as long as it is not deleted."""
+    body = {"metadata": {"name": "default"}, "status": {}}
+    answer = await http("PUT", "/api/v1/namespaces/default/status", body)
+    assert (answer.status, answer.json["status"]) == (200, {"phase": "Active"})
 
 
 @pytest.mark.parametrize("part", ["exec", "attach", "portforward", "proxy"])

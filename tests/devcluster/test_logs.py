@@ -12,6 +12,7 @@ from aiohttp import ClientError, web
 
 from gm.api.meta import Json
 from gm.devcluster import logs
+from gm.devcluster.query import parse_query
 from gm.devcluster.status import StatusError
 from gm.devcluster.store import Store
 from tests.devcluster.core import Http, node, pod
@@ -125,11 +126,37 @@ async def test_a_container_that_waits_says_why(http: Http) -> None:
     )
 
 
-@pytest.mark.parametrize("query", ["tailLines=x", "sinceSeconds=-1", "limitBytes=1.5"])
-async def test_options_that_are_no_numbers(http: Http, query: str) -> None:
-    """400."""
-    await _pod(http)
-    assert (await http("GET", f"{PODS}/p/log?{query}")).status == 400
+LIMIT = "strconv.ParseInt: parsing "
+WRONG: dict[str, tuple[int, str]] = {
+    "tailLines=x": (400, f'{LIMIT}"x": invalid syntax'),
+    "limitBytes=1.5": (400, f'{LIMIT}"1.5": invalid syntax'),
+    "sinceSeconds=99999999999999999999": (400, f'{LIMIT}"99999999999999999999": value out of'),
+    "sinceTime=2026-13-01T00:00:00Z": (400, 'parsing time "2026-13-01T00:00:00Z": month out of'),
+    "tailLines=-1": (422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+    "limitBytes=0": (422, "limitBytes: Invalid value: 0: must be greater than 0"),
+    "sinceSeconds=0": (422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+    "sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z": (422, "[]: Forbidden: at most one of `since"),
+    "stream=All": (422, "stream: Forbidden: may not be specified"),
+}
+
+
+@pytest.mark.parametrize("query", WRONG)
+def test_options_that_make_no_sense(query: str) -> None:
+    """400 for what can not be read, 422 for the rest, before the pod is looked for."""
+    code, told = WRONG[query]
+    with pytest.raises(StatusError) as caught:
+        logs.LogOptions.parse("p", parse_query(query.encode()))
+    head = 'PodLogOptions "p" is invalid: ' if code == 422 else ""
+    assert caught.value.code == code
+    assert caught.value.message.startswith(head + told)
+
+
+def test_a_node_gets_the_options_that_are_set() -> None:
+    """In the form that a real API server sends them in."""
+    raw = b"follow=1&previous=False&timestamps=x&tailLines=%2B5&sinceTime=&pretty=true"
+    options = logs.LogOptions.parse("p", parse_query(raw))
+    assert options.parameters == {"follow": "true", "timestamps": "true", "tailLines": "5"}
+    assert options.container == ""
 
 
 TWO: Json = pod("p", containers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}])

@@ -170,7 +170,7 @@ def test_an_operation_that_can_not_be_done_is_422(operation: Any) -> None:
     assert caught.value.message == "the server rejected our request due to an error in our request"
 
 
-@pytest.mark.parametrize("operations", [{}, [3], "x", None])
+@pytest.mark.parametrize("operations", [{}, [3], "x"])
 def test_what_is_no_list_of_operations_is_400(operations: Any) -> None:
     """And says what it is instead."""
     with pytest.raises(StatusError, match="error decoding patch: json: cannot unmarshal") as caught:
@@ -187,9 +187,9 @@ def test_too_many_operations_are_refused() -> None:
 
 def test_decode_explains_what_is_no_json() -> None:
     """400."""
-    assert patch.decode(b'{"a":null}') == {"a": None}
+    assert patch.decode(MERGE_PATCH, b'{"a":null}') == ({"a": None}, [])
     with pytest.raises(StatusError, match="error decoding patch: unexpected end of JSON input"):
-        patch.decode(b'{"data":')
+        patch.decode(MERGE_PATCH, b'{"data":')
 
 
 SCHEMA = Schema({"type": "object", "properties": {}})
@@ -262,7 +262,7 @@ def test_nothing_is_patched_to_be_too_deep() -> None:
 )
 def test_numbers_are_those_of_go(text: str, value: float) -> None:
     """Integers have 64 bits."""
-    decoded = patch.decode(text.encode())
+    decoded, _ = patch.decode(MERGE_PATCH, text.encode())
     assert (decoded, type(decoded)) == (value, type(value))
 
 
@@ -270,5 +270,35 @@ def test_numbers_are_those_of_go(text: str, value: float) -> None:
 def test_numbers_that_are_none(text: str) -> None:
     """400 and not 500, whatever their size."""
     with pytest.raises(StatusError) as caught:
-        patch.decode(text.encode())
+        patch.decode(MERGE_PATCH, text.encode())
     assert caught.value.code == 400
+
+
+def test_keys_that_a_patch_repeats_are_named() -> None:
+    """The last value counts, as in objects."""
+    body = b'{"a":{"b":1,"b":2}}'
+    assert patch.decode(MERGE_PATCH, body) == ({"a": {"b": 2}}, ['duplicate field "a.b"'])
+    body = b'[{"op":"add","op":"test","path":"/a"}]'
+    operations = [{"op": "test", "path": "/a"}]
+    told = ['json patch duplicate field "[0].op"']
+    assert patch.decode(JSON_PATCH, body) == (operations, told)
+
+
+def test_a_patch_that_says_null() -> None:
+    """No operations, nothing to merge strategically, but no merge patch."""
+    before = {"metadata": {"name": "a"}}
+    assert patch.apply_patch(JSON_PATCH, before, None, None) == before
+    assert patch.apply_patch(STRATEGIC_MERGE_PATCH, before, None, SCHEMA) == before
+    with pytest.raises(StatusError, match=r"^Invalid JSON Patch$"):
+        patch.apply_patch(MERGE_PATCH, before, None, None)
+    with pytest.raises(StatusError, match="the server rejected our request") as caught:
+        patch.apply_patch(JSON_PATCH, before, [None], None)
+    assert caught.value.code == 422
+
+
+def test_a_strategic_patch_leaves_the_kind_alone() -> None:
+    """It is merged into what is decoded already."""
+    before = {"kind": "A", "apiVersion": "v1", "n": 1}
+    change = {"kind": "B", "apiVersion": None, "n": 2}
+    patched = patch.apply_patch(STRATEGIC_MERGE_PATCH, before, change, SCHEMA)
+    assert patched == {"kind": "A", "apiVersion": "v1", "n": 2}

@@ -35,7 +35,7 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "test_kubectl_writing.test_kubectl_writes_as_to_a_real_cluster",
     ),
     "2 booleans have many spellings": (
-        "test_listing.test_booleans",
+        "test_query.test_booleans",
         "table:watch spelled True",
         "test_traps.test_a_watch_is_asked_for_in_many_ways",
     ),

@@ -250,7 +250,7 @@ ACCEPTED: dict[str, Accepted] = {
         for name in (f"as {kind!r}", f"one as {kind!r}")
     },
     "watch as yaml": Accepted(
-        "a watch that can not begin says why in JSON",
+        "what is refused is told in JSON, also why a watch can not begin",
         {
             "type": "application/json",
             "body": [
@@ -272,7 +272,7 @@ ACCEPTED: dict[str, Accepted] = {
     "not here: /openapi/v3/apis/nope/v1": NO_DOCUMENT,
     "not here: /openapi/v3/api": NO_DOCUMENT,
     "built-in, patched to another kind": Accepted(
-        "a patch that makes another kind of a built-in object is refused as such",
+        "a merge or JSON patch that makes another kind of a built-in object is refused as such",
         {
             "body.message": f' "" is invalid: patch: {OTHER_KIND}',
             "body.details.causes.0.message": OTHER_KIND,
