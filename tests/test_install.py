@@ -10,6 +10,7 @@ import yaml
 
 import gm
 from gm.config import load
+from gm.edge_stub.runner.settings import DEFAULT_IMAGES
 
 ROOT = Path(__file__).parent.parent
 
@@ -78,3 +79,15 @@ def test_the_version_is_this_one() -> None:
     assert CONTAINER["image"] == version
     page = (ROOT / "docs" / "install.md").read_text()
     assert set(re.findall(r"\bgm:\d[\w.]*", page)) == {version}
+
+
+def test_the_examples_image_is_started_with_its_programs() -> None:
+    """By the commands of the runner's table of images, in the environment of deploy/Dockerfile."""
+    page = (ROOT / "examples" / "federated-learning" / "README.md").read_text()
+    assert f"gm-example:{gm.__version__}" in page
+    aggregate, train = (
+        DEFAULT_IMAGES[f"sedna.io/example-fl-{n}:v1"] for n in ("aggregation", "train")
+    )
+    assert f"[/opt/gm/bin/{', '.join(aggregate)}]" in page
+    assert f"`{train[-1]}`" in page
+    assert "-m venv /opt/gm" in (ROOT / "deploy" / "Dockerfile").read_text()
