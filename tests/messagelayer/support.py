@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from gm.config import WebsocketConfig
@@ -66,6 +66,13 @@ async def serving(hub: Hub, *, timing: Timing = FAST, **settings: Any) -> AsyncI
             yield server
         finally:
             task.cancel()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Return when ``condition`` holds, of something that gives no sign when it changes."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
 
 
 def payload_of(frame: bytes) -> bytes:

@@ -16,8 +16,7 @@ from gm.messagelayer.auth import TokenAuthenticator
 from gm.messagelayer.session import REVOKED
 from tests.fakes.edge import Edge, EdgeV2
 from tests.messagelayer.pki import Authority
-from tests.messagelayer.support import desired, open_hub, serving
-from tests.messagelayer.test_server import until
+from tests.messagelayer.support import desired, open_hub, serving, until
 
 QUICK = Timing(reload_seconds=0.02, handshake_seconds=5, close_seconds=1)
 TOKEN_1, TOKEN_2 = "a" * 20, "b" * 20

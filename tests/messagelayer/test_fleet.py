@@ -11,8 +11,7 @@ from websockets.exceptions import InvalidHandshake
 from gm.edge_stub.agent import GOING_AWAY, Backoff
 from gm.messagelayer import Hub
 from tests.fakes.edge import EdgeV2
-from tests.messagelayer.support import desired, open_hub, serving
-from tests.messagelayer.test_server import until
+from tests.messagelayer.support import desired, open_hub, serving, until
 
 NODES = 500
 WELCOME_AND_SYNCED = 2 * NODES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from gm.edge_stub.settings import EdgeSettings
 from gm.messagelayer import Hub, Server, WireKey
 from gm.pki import NODE_USER
 from tests.messagelayer.pki import Authority
-from tests.messagelayer.support import desired, key, open_hub, serving
+from tests.messagelayer.support import desired, key, open_hub, serving, until
 
 NAMES = ("edge1", "edge2", "edge3")
 REFUSED = "refused with http 403: the client certificate belongs to another"
@@ -94,19 +94,14 @@ def fleet_hub(*objects: str) -> Hub:
     return hub
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when ``condition`` holds; within 15 s, as P2-105 has it."""
-    async with asyncio.timeout(15):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def all_hold(controllers: list[LocalController], *objects: str) -> None:
-    """Wait until every node holds exactly ``objects`` and its own."""
+    """Wait until every node holds exactly ``objects`` and its own; within 15 s (P2-105)."""
     wanted: list[set[WireKey]] = [
         {key(f"own-{controller.settings.node}"), *map(key, objects)} for controller in controllers
     ]
-    await until(lambda: [set(controller.store.held) for controller in controllers] == wanted)
+    await until(
+        lambda: [set(controller.store.held) for controller in controllers] == wanted, seconds=15
+    )
 
 
 @pytest.mark.parametrize("auth", ["none", "mtls"])

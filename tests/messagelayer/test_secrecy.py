@@ -14,8 +14,7 @@ from gm.edge_stub.controller import LocalController
 from gm.edge_stub.settings import EdgeSettings
 from gm.messagelayer import Desired, WireKey
 from tests.fakes.edge import Edge
-from tests.messagelayer.support import key, open_hub, serving
-from tests.messagelayer.test_server import until
+from tests.messagelayer.support import key, open_hub, serving, until
 
 SECRET = "AKIATEST123"
 TOKEN = "the-token-of-edge1"

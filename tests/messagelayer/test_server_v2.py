@@ -12,8 +12,7 @@ from gm.messagelayer.session import REPLACED
 from gm.messagelayer.session_v2 import REPORT_WINDOW, V2Session
 from tests.fakes.edge import EdgeV2
 from tests.fakes.proxy import Proxy
-from tests.messagelayer.support import desired, key, open_hub, serving
-from tests.messagelayer.test_server import until
+from tests.messagelayer.support import desired, key, open_hub, serving, until
 
 NODE = "edge1"
 

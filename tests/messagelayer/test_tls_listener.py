@@ -19,7 +19,7 @@ from gm.messagelayer import Timing
 from gm.messagelayer.tls import ReloadingTls
 from gm.messagelayer.tls_listener import TlsListener
 from tests.messagelayer.pki import Authority
-from tests.messagelayer.test_server import until
+from tests.messagelayer.support import until
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
