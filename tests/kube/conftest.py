@@ -11,6 +11,7 @@ import pytest
 from gm.api.meta import ObjectKey, ResourceType
 from gm.api.resources import CUSTOM_RESOURCE_DEFINITIONS
 from gm.errors import NotFound
+from gm.kube import Client
 from tests.cluster.cluster import Cluster
 from tests.fakes.kube_api import FakeKubeApi, fake_kube_api
 
@@ -48,6 +49,13 @@ async def api() -> AsyncIterator[FakeKubeApi]:
     """A scripted API server; watches that a test does not script are accepted."""
     async with fake_kube_api() as fake:
         yield fake
+
+
+@pytest.fixture
+async def client(api: FakeKubeApi) -> AsyncIterator[Client]:
+    """A client of the scripted API server."""
+    async with await Client.connect(master=api.url) as connected:
+        yield connected
 
 
 @pytest.fixture

@@ -96,3 +96,8 @@ async def eventually(predicate: Callable[[], Any]) -> None:
     async with asyncio.timeout(30):
         while not predicate():
             await asyncio.sleep(0.005)
+
+
+async def collect(events: AsyncIterator[Any]) -> list[Any]:
+    """All ``events``, until they end."""
+    return [event async for event in events]
