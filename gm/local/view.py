@@ -9,8 +9,10 @@ from typing import Protocol
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.control import strip_control_codes
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -75,7 +77,10 @@ class LiveView:
 
     def say(self, line: str) -> None:
         """Print ``line`` above the picture."""
-        self._console.print(line, markup=False, highlight=False)
+        # a segment is not wrapped (a path can be copied), and leaves the picture as it is, which
+        # `soft_wrap` would not
+        segments = Segments([Segment(strip_control_codes(line))], new_lines=True)
+        self._console.print(segments, crop=False)
 
 
 @contextmanager

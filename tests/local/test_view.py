@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rich.console import Console
 
@@ -47,6 +48,18 @@ def test_on_a_terminal_there_is_a_live_picture() -> None:
     text = out.getvalue()
     assert "\x1b[" in text
     assert "kubectl apply -f job.yaml" in text
+
+
+def test_a_long_path_stays_whole_on_a_narrow_terminal() -> None:
+    """To be copied; the picture below it keeps to the width."""
+    out = io.StringIO()
+    path = "/home/somebody/projects/gm-demo/nodes/cloud/models/fl-digits/model.npz"
+    with open_view(Console(file=out, force_terminal=True, width=40, height=20)) as view:
+        view.show(RUNNING)
+        view.say(f"the model: {path} [not markup]")
+    assert f"the model: {path} [not markup]\n" in out.getvalue()
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue()).replace("\r", "\n").splitlines()
+    assert all(len(line) <= 40 for line in lines if path not in line)
 
 
 def test_the_picture_tells_nodes_pods_rounds_and_accuracy() -> None:
