@@ -32,7 +32,7 @@ $(VENV)/.%: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || missing="$(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing)"; \
 	$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || missing="$${missing:-$(PYTHON) has no venv}"; \
 	[ -z "$$missing" ] || { echo "$$missing. gm needs git, and Python >= 3.11 with venv. On Debian:  apt-get install -y git make python3-venv" >&2; exit 1; }
-	@[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); }
+	@[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv $(VENV); }
 	@echo "installing into $(VENV) (the first time: a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@
