@@ -129,9 +129,13 @@ class HealthConfig(_Section, frozen=True, kw_only=True):
 class LeaderElectionConfig(_Section, frozen=True, kw_only=True):
     """Several replicas of GM."""
 
-    enabled: Annotated[bool, _doc("controllers run only in the replica that holds the lease")] = (
-        False
-    )
+    enabled: Annotated[
+        bool,
+        _doc(
+            "controllers run only in the replica that holds the lease; without it GM warns within "
+            "a minute or two when another one serves the same objects"
+        ),
+    ] = False
 
 
 class LogConfig(_Section, frozen=True, kw_only=True):

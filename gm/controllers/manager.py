@@ -27,6 +27,7 @@ from gm.errors import ServiceError
 from gm.kube.client import Client
 from gm.kube.informer import Informer, InformerSettings
 from gm.kube.leader import LeaderElector
+from gm.kube.presence import Presence
 from gm.kube.recorder import EventRecorder
 from gm.kube.workqueue import Workqueue
 from gm.messagelayer import Hub, Server, ShardedRecord, Timing
@@ -130,6 +131,7 @@ class Manager:
             _running("informers", informers.run()),
             _running("edgenodes", edge_nodes.run()),
             _running("inventory", _tell_unserved_kinds(client)),
+            _running("presence", self._tell_of_others(client)),
         ):
             await server.wait_ready()
             self.websocket_port = server.port
@@ -153,10 +155,8 @@ class Manager:
         if not self.config.leader_election.enabled:
             await controllers.run(stopping)
             return
-        namespace, scope = state_namespace(self.config), self.config.namespace
-        await create_namespace(client, namespace)
-        lease = ObjectKey(namespace, f"gm-{scope}" if scope else "gm")
-        elector = LeaderElector(client, lease)
+        await create_namespace(client, state_namespace(self.config))
+        elector = LeaderElector(client, self._lease("gm"))
         async with asyncio.TaskGroup() as group:
             task = group.create_task(elector.run(lambda: controllers.run(stopping)))
             stop = group.create_task(stopping.wait())
@@ -164,6 +164,17 @@ class Manager:
             stop.cancel()
             if not elector.is_leader:  # a leader drains first and then gives the lease back
                 task.cancel()
+
+    async def _tell_of_others(self, client: Client) -> None:
+        """Warn of another GM that works on the same objects, unless an election sees to it."""
+        if not self.config.leader_election.enabled:
+            alone = self._lease("gm.alone")
+            await Presence(client, alone, elected=self._lease("gm")).run()
+
+    def _lease(self, name: str) -> ObjectKey:
+        """Of all GMs that serve the same objects; no namespace has a dot in its name."""
+        scope = self.config.namespace
+        return ObjectKey(state_namespace(self.config), f"{name}-{scope}" if scope else name)
 
     def _make_downstream(
         self, client: Client, recorder: EventRecorder, informers: Informers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from gm.api.meta import ObjectKey
 from gm.api.resources import CONFIG_MAPS, DATASETS, LEASES, PODS
 from gm.kube.client import Client
+from gm.kube.presence import Presence
 from gm.messagelayer import v2
 from tests.controllers.conftest import Site
 
@@ -130,3 +133,27 @@ async def test_a_replica_that_does_not_lead_stops_at_once(site: Site) -> None:
         await site.cluster.wait_for(has_leader)
         async with asyncio.timeout(15), site.gm():
             pass
+
+
+async def test_gms_without_an_election_are_warned_of_each_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever starts a second one learns it from its log, and so does whoever runs the first."""
+    soon = functools.partial(Presence, interval_seconds=0.1)
+    monkeypatch.setattr("gm.controllers.manager.Presence", soon)
+
+    def warned() -> list[Any]:
+        return [r for r in caplog.records if r.getMessage().startswith("another gm works")]
+
+    async with site.gm():
+        async with site.gm():
+            await site.cluster.wait_for(lambda: len(warned()) == 2)
+        first, second = warned()
+        assert (first.identity, first.other) == (second.other, second.identity)
+        enabled = msgspec.structs.replace(site.config.leader_election, enabled=True)
+        site.config = msgspec.structs.replace(site.config, leader_election=enabled)
+        async with site.cluster.client() as client, site.gm():
+            await site.cluster.wait_for(lambda: len(warned()) == 3)
+            key = ObjectKey(site.namespace, f"gm-{site.namespace}")
+            lease = msgspec.json.decode(await client.get(LEASES, key))
+            assert warned()[-1].other == lease["spec"]["holderIdentity"]
