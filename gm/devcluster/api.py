@@ -52,12 +52,18 @@ _WITH_GENERATION = frozenset(
         "customresourcedefinitions.apiextensions.k8s.io",
         "daemonsets.apps",
         "deployments.apps",
+        "endpointslices.discovery.k8s.io",
         "jobs.batch",
         "pods",
         "replicasets.apps",
         "statefulsets.apps",
     }
 )
+_COUNTED_METADATA = {
+    "deployments.apps": "annotations",
+    "endpointslices.discovery.k8s.io": "labels",
+}
+"""What of the metadata counts as spec."""
 _NEED_RESOURCE_VERSION = frozenset(
     {
         "customresourcedefinitions.apiextensions.k8s.io",
@@ -152,7 +158,7 @@ class Api:
     ) -> Written:
         """Store a new object; ``obj`` is given away."""
         check_kind(info, obj)
-        meta = metadata_of(obj)
+        meta = metadata_of(info, obj)
         if not options.dry_run and meta.pop("resourceVersion", None) not in _ANY_VERSION:
             message = "resourceVersion should not be set on objects to be created"
             raise StatusError(500, "", message)
@@ -251,7 +257,7 @@ class Api:
     ) -> None:
         """Raises: StatusError (400, 409, 422) if ``obj`` is no new version of ``record``."""
         check_kind(info, obj)
-        meta = metadata_of(obj)
+        meta = metadata_of(info, obj)
         check_names(info, meta, key)
         if record is None:
             return
@@ -265,7 +271,7 @@ class Api:
         if subresource or info.storage.qualified not in _CREATED_BY_UPDATE:
             self._check_readable(info, obj, options)
             raise not_found(info.resource, key.name)
-        meta = metadata_of(obj)
+        meta = metadata_of(info, obj)
         version, uid = meta.pop("resourceVersion", None), meta.get("uid")
         if version or uid:
             self._check_readable(info, copy.deepcopy(obj), options)
@@ -278,7 +284,7 @@ class Api:
         self, info: ResourceInfo, new: Json, key: ObjectKey, options: WriteOptions
     ) -> None:
         try:
-            check_names(info, metadata_of(new), key)
+            check_names(info, metadata_of(info, new), key)
         except StatusError:
             shown = msgspec.json.encode(new)
             with shown_in_refusals(shown, new["kind"]):
@@ -412,10 +418,13 @@ def _check_size(stored: Json, options: WriteOptions) -> None:
 
 def _is_new_generation(info: ResourceInfo, new: Json, old: Json) -> bool:
     if not info.is_custom:
-        if info.storage.qualified == "deployments.apps":  # its annotations count as spec
-            before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
-            if (before or {}) != (after or {}):
+        qualified = info.storage.qualified
+        if (counted := _COUNTED_METADATA.get(qualified)) is not None:
+            before, after = (obj["metadata"].get(counted) or {} for obj in (old, new))
+            if before != after:
                 return True
+        if qualified == "endpointslices.discovery.k8s.io":
+            return any(new.get(k) != old.get(k) for k in new.keys() | old.keys() if k != "metadata")
         return bool(new.get("spec") != old.get("spec"))
     ignored = {"metadata", "status"} if "status" in info.subresources else {"metadata"}
     return any(new.get(k) != old.get(k) for k in new.keys() | old.keys() if k not in ignored)

@@ -43,7 +43,7 @@ def set_condition(conditions: list[Json], condition: Json) -> list[Json]:
 def _read(info: ResourceInfo, key: ObjectKey, body: Json, options: WriteOptions) -> list[str]:
     """Bring what is posted into its form, in place; returns warnings. Raises: StatusError (400)."""
     check_kind(info, body)
-    uid = metadata_of(body).get("uid")
+    uid = metadata_of(info, body).get("uid")
     warnings = info.prepare_create(
         body, field_validation=options.field_validation, duplicates=options.duplicates
     )

@@ -31,6 +31,11 @@ _CORE = "io.k8s.api.core.v1"
 _SINGULAR = {"Endpoints": "endpoints"}
 
 
+def _any_name(_name: str) -> str:
+    """Events may be called anything."""
+    return ""
+
+
 def _status(value: Json) -> Callable[[Json], None]:
     """A new object's status is ``value``, whatever the client sent."""
 
@@ -170,7 +175,7 @@ def _review(group: str, kind: str, answer: Callable[[Json, User], Json]) -> Reso
     return _info(
         f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}",
         f"{kind.lower()}s",
-        BuiltinBehaviour(name_rule=lambda _: "", named=False),
+        BuiltinBehaviour(named=False),
         group=group,
         namespaced=False,
         verbs=("create",),
@@ -207,7 +212,7 @@ def _core() -> Iterable[ResourceInfo]:
     yield _info(
         f"{_CORE}.Event",
         "events",
-        BuiltinBehaviour(validate=validation.core_event),
+        BuiltinBehaviour(name_rule=_any_name, validate=validation.core_event),
         short_names="ev",
         selectable_fields=_EVENT_FIELDS,
     )
@@ -352,6 +357,7 @@ def _groups() -> Iterable[ResourceInfo]:
         "io.k8s.api.events.v1.Event",
         "events",
         BuiltinBehaviour(
+            name_rule=_any_name,
             validate=lambda obj: validation.new_event(events.to_core(obj)),
             validate_change=lambda new, old: validation.new_event_change(
                 events.to_core(new), events.to_core(old)

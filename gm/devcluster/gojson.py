@@ -7,10 +7,13 @@ import math
 import re
 from typing import Any
 
+import msgspec
+
 __all__ = [
     "MAX_DEPTH",
     "NUMBERS",
     "explain",
+    "fingerprint",
     "go_number",
     "go_text",
     "is_halved",
@@ -157,6 +160,11 @@ def _quoted(letter: str) -> str:
     if letter == "\ufeff" or _SURROGATE.match(letter):  # shown by its first byte, as Go does
         letter = chr(letter.encode(errors="surrogateescape")[0])
     return {"'": r"'\''", '"': "'\"'"}.get(letter, repr(letter))
+
+
+def fingerprint(value: Any) -> bytes:
+    """Something hashable that equal JSON values share: to compare many with many."""
+    return msgspec.json.encode(value, order="sorted")
 
 
 def type_name(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gm.api.meta import Json, ObjectKey
+from gm.devcluster.gojson import type_name
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.query import unsigned_problem
 from gm.devcluster.status import Cause, StatusError, bad_request, conflict, invalid
@@ -36,14 +37,21 @@ _PREFIXES = {
 }
 
 
-def metadata_of(obj: Json) -> Json:
+def metadata_of(info: ResourceInfo, obj: Json) -> Json:
     """The object's metadata, made if there is none. Raises: StatusError (400)."""
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
     if not isinstance(meta, dict):
-        raise bad_request("metadata must be an object")
+        kind = info.resource.kind
+        into = "Go value" if info.is_custom else f"Go struct field {kind}.metadata"
+        why = f"json: cannot unmarshal {type_name(meta)} into {into} of type v1.ObjectMeta"
+        raise bad_request(_unhandled(info, kind, info.resource.version, why))
     return meta
+
+
+def _unhandled(info: ResourceInfo, kind: str, version: str, why: str) -> str:
+    return f'{kind} in version "{version}" cannot be handled as a {info.resource.kind}: {why}'
 
 
 def check_kind(info: ResourceInfo, obj: Json) -> None:
@@ -65,14 +73,14 @@ def check_kind(info: ResourceInfo, obj: Json) -> None:
         cause = Cause(
             "FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}', "kind"
         )
-        raise invalid(kind, resource.group, metadata_of(obj).get("name", ""), [cause])
+        raise invalid(kind, resource.group, metadata_of(info, obj).get("name", ""), [cause])
     short = version.rpartition("/")[2]
     if kind == resource.kind:
         why = f'no kind "{kind}" is registered for version "{version}"'
     else:
         package = resource.group.partition(".")[0] or "core"
         why = f"converting ({short}.{kind}) to ({package}.{resource.kind}): unknown conversion"
-    raise bad_request(f'{kind} in version "{short}" cannot be handled as a {resource.kind}: {why}')
+    raise bad_request(_unhandled(info, kind, short, why))
 
 
 def check_patched(info: ResourceInfo, new: Json) -> None:
@@ -97,7 +105,7 @@ def check_patched(info: ResourceInfo, new: Json) -> None:
         if got != wanted
     ]
     group = str(said[1] or "").rpartition("/")[0]
-    raise invalid(str(said[0]), group, metadata_of(new).get("name", ""), causes)
+    raise invalid(str(said[0]), group, metadata_of(info, new).get("name", ""), causes)
 
 
 def set_namespace(info: ResourceInfo, meta: Json, namespace: str) -> None:

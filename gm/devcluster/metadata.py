@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from gm.api.meta import Json
+from gm.devcluster.gojson import fingerprint
 from gm.devcluster.status import Cause
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "labels_causes",
     "not_found_value",
     "qualified_name",
+    "qualified_name_problems",
     "quoted",
     "required",
     "service_name",
@@ -124,29 +127,35 @@ def service_name(name: str) -> str:
 
 def qualified_name(key: str) -> str:
     """What is wrong with a label or annotation key; empty when nothing is."""
+    return next(iter(qualified_name_problems(key)), "")
+
+
+def qualified_name_problems(key: str) -> list[str]:
+    """All that is wrong with such a key."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
-        return (
+        return [
             "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must "
             "start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
             f"'123-abc', regex used for validation is '{_NAME_PART.pattern}') with an optional "
             "DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        )
+        ]
+    found: list[str] = []
     if slash and not prefix:
-        return "prefix part must be non-empty"
-    if slash and (problem := dns_subdomain(prefix)):
-        return f"prefix part {problem}"
+        found.append("prefix part must be non-empty")
+    elif slash and (problem := dns_subdomain(prefix)):
+        found.append(f"prefix part {problem}")
     if not name:
-        return "name part must be non-empty"
-    if len(name) > 63:
-        return "name part must be no more than 63 characters"
+        found.append("name part must be non-empty")
+    elif len(name) > 63:
+        found.append("name part must be no more than 63 characters")
     if not _NAME_PART.fullmatch(name):
-        return (
+        found.append(
             "name part must consist of alphanumeric characters, '-', '_' or '.', and must start "
             "and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', "
             f"regex used for validation is '{_NAME_PART.pattern}')"
         )
-    return ""
+    return found
 
 
 def label_value(value: str) -> str:
@@ -165,7 +174,7 @@ def label_value(value: str) -> str:
 def labels_causes(labels: Json, field: str) -> Iterator[Cause]:
     """What is wrong with a map of labels."""
     for key, value in labels.items():
-        if problem := qualified_name(key):
+        for problem in qualified_name_problems(key):
             yield invalid_value(field, key, problem)
         if problem := label_value(value or ""):
             yield invalid_value(field, value, problem)
@@ -191,7 +200,7 @@ def validate_metadata(
     causes += labels_causes(meta.get("labels") or {}, "metadata.labels")
     annotations = meta.get("annotations") or {}
     for key in annotations:
-        if problem := qualified_name(key.lower()):
+        for problem in qualified_name_problems(key.lower()):
             causes.append(invalid_value("metadata.annotations", key, problem))
     size = sum(len(k.encode()) + len((v or "").encode()) for k, v in annotations.items())
     if size > _ANNOTATIONS_BYTES:
@@ -232,15 +241,12 @@ def _owner_causes(references: list[Json]) -> Iterator[Cause]:
 def unique_owners(meta: Json) -> list[str]:
     """Drop owners that are named twice, in place; returns what the client is told about it."""
     references = meta.get("ownerReferences") or []
-    seen: list[Json] = []
-    for reference in references:
-        if reference not in seen:
-            seen.append(reference)
-    uids = [str(reference.get("uid", "")) for reference in references]
-    repeated = sorted({uid for uid in uids if uids.count(uid) > 1})
+    uids = Counter(str(reference.get("uid", "")) for reference in references)
+    repeated = sorted(uid for uid, count in uids.items() if count > 1)
     if not repeated:
         return []
-    meta["ownerReferences"] = seen
+    seen = {fingerprint(reference): reference for reference in references}
+    meta["ownerReferences"] = [*seen.values()]
     return [
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references "
         "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
@@ -274,7 +280,8 @@ def validate_update(new: Json, old: Json) -> list[Cause]:
 def _new_finalizers(new: Json, old: Json) -> list[Cause]:
     if not old.get("deletionTimestamp"):
         return []
-    added = [f for f in new.get("finalizers") or [] if f not in (old.get("finalizers") or [])]
+    before = {*(old.get("finalizers") or [])}
+    added = [f for f in new.get("finalizers") or [] if f not in before]
     if not added:
         return []
     listed = ", ".join(quoted(finalizer) for finalizer in added)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from gm.api.meta import Json
 from gm.devcluster.metadata import (
@@ -13,6 +12,7 @@ from gm.devcluster.metadata import (
     invalid_value,
     label_value,
     qualified_name,
+    qualified_name_problems,
     required,
     unsupported,
 )
@@ -120,20 +120,13 @@ def _pod_term(term: Json, path: str) -> Iterator[Cause]:
 def _topology(key: str, path: str) -> Iterator[Cause]:
     if not key:
         yield required(path, "can not be empty")
-        yield from _label_key(key, path)
-    elif problem := qualified_name(key):
-        yield invalid_value(path, key, problem)
-
-
-def _label_key(key: str, path: str) -> Iterator[Cause]:
-    """Both things that are wrong with a key that is empty."""
-    for problem in (qualified_name(key), qualified_name("-")):
+    for problem in qualified_name_problems(key):
         yield invalid_value(path, key, problem)
 
 
 def spread(constraints: list[Json], path: str) -> Iterator[Cause]:
     """How a pod is to be spread with others over the nodes."""
-    seen: list[Any] = []
+    seen: set[tuple[str, str]] = set()
     for index, constraint in enumerate(constraints):
         where = f"{path}[{index}]"
         skew, least = constraint.get("maxSkew", 0), constraint.get("minDomains")
@@ -147,7 +140,7 @@ def spread(constraints: list[Json], path: str) -> Iterator[Cause]:
         if (key, action) in seen:
             shown = f"{{{key}, {action}}}"
             yield duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", shown)
-        seen.append((key, action))
+        seen.add((key, action))
         if least is not None and least <= 0:
             yield invalid_value(f"{where}.minDomains", least, "must be greater than zero")
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gm.api.meta import Json
+from gm.devcluster.gojson import fingerprint
 from gm.devcluster.metadata import (
     dns_label,
     dns_label_problems,
@@ -148,13 +149,13 @@ def pod_change(new: Json, old: Json) -> Iterator[Cause]:
         return
     yield from _class_change(new, old)
     yield from _deadline_change(*(o["spec"].get("activeDeadlineSeconds") for o in (old, new)))
-    gates = [gate.get("name") for gate in old["spec"].get("schedulingGates") or []]
+    gates = {gate.get("name") for gate in old["spec"].get("schedulingGates") or []}
     for index, gate in enumerate(new["spec"].get("schedulingGates") or []):
         if gate.get("name") not in gates:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield forbidden(f"spec.schedulingGates[{index}].name", why)
-    kept = new["spec"].get("tolerations") or []
-    if any(t not in kept for t in old["spec"].get("tolerations") or []):
+    kept = {fingerprint(each) for each in new["spec"].get("tolerations") or []}
+    if any(fingerprint(each) not in kept for each in old["spec"].get("tolerations") or []):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden("spec.tolerations", why)
     before, after = (_fixed(o["spec"]) for o in (old, new))

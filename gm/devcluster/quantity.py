@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from decimal import ROUND_UP, Context, Decimal, localcontext
 
-__all__ = ["QuantityError", "canonical", "value"]
+__all__ = ["NO_QUANTITY", "QuantityError", "canonical", "value"]
+
+NO_QUANTITY = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eEinumkKMGTP]*|[eE][+-]?\d+)")
 _DECIMAL = {
@@ -24,10 +28,7 @@ def _parse(text: str) -> tuple[Decimal, str]:
     """Value and family (``binary``, ``exponent`` or ``decimal``)."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise QuantityError(
-            "quantities must match the regular expression "
-            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
+        raise QuantityError(NO_QUANTITY)
     number, suffix = Decimal(match[1]), match[2]
     if suffix in _BINARY:
         found, family = number * 1024 ** _BINARY[suffix], "binary"

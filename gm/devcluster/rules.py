@@ -5,11 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from gm.api.meta import Json
 from gm.devcluster.metadata import (
-    duplicate,
     forbidden,
     invalid_value,
     label_value,
@@ -26,7 +24,9 @@ __all__ = [
     "config_key",
     "ip_address",
     "label_selector",
+    "no_backsteps",
     "not_negative",
+    "operands",
     "port_name",
     "port_number",
     "relative_path",
@@ -140,10 +140,3 @@ def operands(
         yield required(where, "must be specified single value when `operator` is 'Lt' or 'Gt'")
     elif operator not in (*many, *none, *single):
         yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
-
-
-def unique(value: Any, path: str, seen: list[Any]) -> Iterator[Cause]:
-    """Something that may be in ``seen`` only once; it is in there afterwards."""
-    if value in seen:
-        yield duplicate(path, value)
-    seen.append(value)

@@ -154,7 +154,7 @@ def _read(
     """Check a Scale, and bring it into its form; returns warnings."""
     check = check_patched if is_patch else check_kind
     check(SCALE, scale)
-    meta = metadata_of(scale)
+    meta = metadata_of(SCALE, scale)
     uid = meta.get("uid")
     shown = msgspec.json.encode(scale)
     with shown_in_refusals(shown, "Scale") if is_patch else contextlib.nullcontext():

@@ -15,7 +15,7 @@ from typing import Any
 from gm.devcluster.gojson import go_number
 from gm.devcluster.gotime import MICRO, WHOLE, in_utc, time_problem
 from gm.devcluster.omitempty import is_left_out, is_written_null
-from gm.devcluster.quantity import QuantityError, canonical
+from gm.devcluster.quantity import NO_QUANTITY, QuantityError, canonical
 
 __all__ = [
     "Schema",
@@ -235,8 +235,16 @@ def normalise(schema: Schema, value: Any) -> None:
                 if (child := schema.child(field)) is not None:
                     normalise(child, value[field])
     elif isinstance(value, list) and (items := schema.items) is not None:
-        for item in value:
-            normalise(items, item)
+        for index, item in enumerate(value):
+            if item is None:
+                value[index] = _zero(items)
+            normalise(items, value[index])
+
+
+def _zero(schema: Schema) -> Any:
+    """What Go makes of a null among the elements of a list."""
+    zeros: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+    return {} if schema.fields or schema.is_map else zeros.get(schema.type)
 
 
 # What Go reads in several spellings and writes in one.
@@ -290,8 +298,10 @@ def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> 
             for item in value:
                 check_types(items, item, path, owner)
     elif not _fits(schema, value):
+        if _is_quantity(schema):
+            raise TypeMismatch(NO_QUANTITY)
         got = _GO_NAMES.get(type(value), "number")
-        if got == "number" and schema.type == "integer":
+        if got == "number" and (schema.type == "integer" or schema.int_or_string):
             got = f"number {go_number(value)}"
         raise TypeMismatch(
             f"json: cannot unmarshal {got} into Go struct field {owner}.{path} "
@@ -318,8 +328,12 @@ def _check_text(schema: Schema, value: Any) -> None:
 
 def _fits(schema: Schema, value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if "oneOf" in schema.raw:  # IntOrString, Quantity
-        return number or isinstance(value, str)
+    if isinstance(value, str) and "oneOf" in schema.raw:  # IntOrString, Quantity
+        return True
+    if schema.int_or_string:
+        return number and _is_whole(value) and -(1 << 31) <= value < 1 << 31
+    if "oneOf" in schema.raw:
+        return number
     match schema.type:
         case "":
             return True
@@ -381,6 +395,8 @@ def _after_padding(text: str, at: int, quantum: int) -> int:
 
 def go_type(schema: Schema) -> str:
     """The Go type of a field, as decoding errors name it."""
+    if schema.int_or_string:
+        return "int32"
     if schema.type == "array":
         return f"[]{go_type(schema.items)}" if schema.items is not None else "[]interface {}"
     if schema.type == "object" and schema.is_map and not schema.fields:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gm.devcluster.gojson import go_text
+from gm.devcluster.gojson import fingerprint, go_text
 from gm.devcluster.status import StatusError
 
 __all__ = ["PatchSchema", "strategic_merge"]
@@ -57,7 +57,8 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
         if key.startswith(_DELETE_PRIMITIVES):
             field = key.removeprefix(_DELETE_PRIMITIVES)
             if isinstance(merged.get(field), list):
-                merged[field] = [v for v in merged[field] if v not in values]
+                gone = {fingerprint(value) for value in values}
+                merged[field] = [v for v in merged[field] if fingerprint(v) not in gone]
     ordered = {
         key.removeprefix(_ELEMENT_ORDER): order
         for key, order in patch.items()

@@ -14,6 +14,7 @@ from gm.devcluster.metadata import (
     invalid_value,
     label_value,
     qualified_name,
+    qualified_name_problems,
     quoted,
     required,
     unsupported,
@@ -141,12 +142,13 @@ def node(obj: Json) -> Iterator[Cause]:
     for index, taint in enumerate((obj.get("spec") or {}).get("taints") or []):
         path = f"metadata.taints[{index}]"  # the real server names it so
         key, value, effect = (taint.get(f) or "" for f in ("key", "value", "effect"))
-        problems = [qualified_name(key)] if key else [qualified_name(""), qualified_name("-")]
-        for problem in filter(None, problems):
+        for problem in qualified_name_problems(key):
             yield invalid_value(f"{path}.key", key, problem)
         if problem := label_value(value):
             yield invalid_value(f"{path}.value", value, problem)
-        if effect not in EFFECTS:
+        if not effect:
+            yield required(f"{path}.effect")
+        elif effect not in EFFECTS:
             yield unsupported(f"{path}.effect", effect, EFFECTS)
         if (key, effect) in seen:
             shown = {"Key": key, "Value": value, "Effect": effect}

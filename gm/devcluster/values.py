@@ -9,6 +9,7 @@ import jsonschema_rs
 
 from gm.devcluster.alternatives import at, explained, validator
 from gm.devcluster.formats import CHECKS
+from gm.devcluster.gojson import fingerprint
 from gm.devcluster.metadata import duplicate, invalid_value, quoted, required
 from gm.devcluster.schema import Schema, join
 from gm.devcluster.status import Cause
@@ -153,15 +154,15 @@ def _own_rules(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
 
 
 def _list_rules(schema: Schema, value: list[Any], path: str) -> Iterator[Cause]:
-    seen: list[Any] = []
+    seen: set[bytes] = set()
     for index, item in enumerate(value):
         where = f"{path}[{index}]"
         key: Any = item
         if schema.list_type == "map" and isinstance(item, dict):
             key = {name: item[name] for name in schema.list_map_keys if name in item}
         if schema.list_type in ("map", "set"):
-            if key in seen:
+            if (found := fingerprint(key)) in seen:
                 yield duplicate(where, key)
-            seen.append(key)
+            seen.add(found)
         if (items := schema.items) is not None:
             yield from _own_rules(items, item, where)

@@ -102,7 +102,7 @@ def test_a_name_is_taken_once_in_a_namespace(api: Plain) -> None:
             500,
             "resourceVersion",
         ),
-        ({"metadata": "x"}, "default", 400, "metadata must be an object"),
+        ({"metadata": "x"}, "default", 400, 'ConfigMap in version "v1" cannot be handled as a'),
         ({"kind": "Pod", "metadata": {}}, "default", 400, 'Pod in version "v1" cannot be handled'),
         ({"apiVersion": "v2"}, "default", 400, 'ConfigMap in version "v2" cannot be handled as a'),
     ],
@@ -164,6 +164,25 @@ def test_warnings_reach_the_client(api: Plain) -> None:
 
 
 # -- update ---------------------------------------------------------------------------------
+
+
+def test_the_generation_of_an_endpoint_slice_counts_all_but_annotations(api: Plain) -> None:
+    """It has no spec: its content and its labels are what it says."""
+    slices = "endpointslices.discovery.k8s.io"
+    made = api.create(slices, {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": []})
+    assert made["metadata"]["generation"] == 1
+    changes: list[tuple[Json, int]] = [
+        ({"annotations": {"a": "b"}}, 1),
+        ({"labels": {"a": "b"}}, 2),
+    ]
+    for change, generation in changes:
+        changed = api.patch(
+            slices, "s", lambda s, c=change: {**s, "metadata": {**s["metadata"], **c}}
+        )
+        assert changed["metadata"]["generation"] == generation
+    endpoint = {"addresses": ["10.0.0.1"]}
+    changed = api.patch(slices, "s", lambda s: {**s, "endpoints": [endpoint]})
+    assert changed["metadata"]["generation"] == 3
 
 
 def test_spec_changes_raise_generation_and_others_do_not(api: Plain) -> None:

@@ -89,7 +89,7 @@ BODIES: dict[str, tuple[Json, int, str]] = {
         *(400, "the namespace of the provided object does not match the namespace sent"),
     ),
     "another kind": ({"kind": "Pod", "apiVersion": "v1"}, 400, "converting (v1.Pod) to ("),
-    "no metadata": ({"metadata": 1}, 400, "metadata must be an object"),
+    "no metadata": ({"metadata": 1}, 400, "field {}.metadata of type v1.ObjectMeta"),
 }
 
 

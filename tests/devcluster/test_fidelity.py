@@ -157,6 +157,28 @@ OBJECTS: dict[str, tuple[str, str, Json]] = {
         "",
         {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]},
     ),
+    "service with a port of null": ("services", "", {"spec": {"ports": [None]}}),
+    "service with a port that is too large": ("services", "", service({**P, "targetPort": 2**31})),
+    "service with a map for a port": ("services", "", service({**P, "targetPort": {"a": 1}})),
+    "pod with a variable of null": ("pods", "", pod(env=[None])),
+    "pod with an argument of null": ("pods", "", pod(command=[None, "a"], args=[None])),
+    "pod with a toleration of null": ("pods", "", pod({"tolerations": [None]})),
+    "pod with a list for a quantity": ("pods", "", pod(resources={"limits": {"cpu": [1]}})),
+    "pod with yes for a quantity": ("pods", "", pod(resources={"limits": {"cpu": True}})),
+    "node with a taint of null": ("nodes", "", {"spec": {"taints": [None]}}),
+    "label without a name": ("configmaps", "", {"metadata": {"labels": {"/": "x"}}}),
+    "annotation of a long name": ("configmaps", "", {"metadata": {"annotations": {"-" * 64: ""}}}),
+    "event of an odd name": (
+        *("events", ""),
+        {
+            "metadata": {"name": "Not a name"},
+            "involvedObject": {"kind": "Pod", "name": "x", "namespace": "%(ns)s"},
+        },
+    ),
+    "endpoint slice with a port of null": (
+        *("endpointslices", "discovery.k8s.io"),
+        {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [None]},
+    ),
     "endpoint slice": (
         "endpointslices",
         "discovery.k8s.io",

@@ -38,6 +38,7 @@ def test_a_silent_object_is_of_the_kind_of_its_url() -> None:
         (CONFIG_MAPS, "Pod", "v1", 400, "converting (v1.Pod) to (core.ConfigMap): unknown conv"),
         (CONFIG_MAPS, "ConfigMap", "v2", 400, 'no kind "ConfigMap" is registered for version "v2"'),
         (WIDGETS, "Widget", "example.com/v9", 400, "does not match the expected API version"),
+        (WIDGETS, "List", "v1", 400, "the API version in the data (v1) does not match"),
         (WIDGETS, "Wrong", "example.com/v1", 422, 'kind: Invalid value: "Wrong": must be Widget'),
     ],
 )
@@ -70,8 +71,14 @@ def test_names_are_those_of_the_url() -> None:
 def test_metadata_is_an_object() -> None:
     """Made if there is none."""
     obj: Json = {"metadata": None}
-    assert identity.metadata_of(obj) is obj["metadata"]
-    assert _refused(identity.metadata_of, {"metadata": []})[0] == 400
+    assert identity.metadata_of(CONFIG_MAPS, obj) is obj["metadata"]
+    for info, into in (
+        (CONFIG_MAPS, "Go struct field ConfigMap.metadata of type v1.ObjectMeta"),
+        (WIDGETS, "Go value of type v1.ObjectMeta"),
+    ):
+        code, told = _refused(identity.metadata_of, info, {"metadata": []})
+        assert code == 400
+        assert told.endswith(f"json: cannot unmarshal array into {into}")
 
 
 def test_a_bad_patch_shows_what_it_led_to() -> None:

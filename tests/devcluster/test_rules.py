@@ -75,10 +75,3 @@ def invalid(value: str, *why: str) -> list[str]:
 def test_a_rule_finds_what_breaks_it(found: Iterable[Cause], expected: list[str]) -> None:
     """And nothing else."""
     assert lines(found) == expected
-
-
-def test_what_is_there_twice_is_named() -> None:
-    """What has been seen is kept."""
-    seen: list[object] = []
-    assert lines(rules.unique("a", "f", seen)) == []
-    assert lines(rules.unique("a", "f", seen)) == ['f: Duplicate value: "a"']
