@@ -82,7 +82,7 @@ def test_the_version_is_this_one() -> None:
 
 
 def test_the_examples_image_is_started_with_its_programs() -> None:
-    """By the commands of the runner's table of images, in the environment of deploy/Dockerfile."""
+    """By the commands of the runner's table of images, in the environment of docker/Dockerfile."""
     page = (ROOT / "examples" / "federated-learning" / "README.md").read_text()
     assert f"gm-example:{gm.__version__}" in page
     aggregate, train = (
@@ -90,4 +90,4 @@ def test_the_examples_image_is_started_with_its_programs() -> None:
     )
     assert f"[/opt/gm/bin/{', '.join(aggregate)}]" in page
     assert f"`{train[-1]}`" in page
-    assert "-m venv /opt/gm" in (ROOT / "deploy" / "Dockerfile").read_text()
+    assert "-m venv /opt/gm" in (ROOT / "docker" / "Dockerfile").read_text()
