@@ -15,7 +15,7 @@ from gm.devcluster.formats import CHECKS
 from gm.devcluster.schema import join
 from gm.devcluster.status import Cause
 
-__all__ = ["at", "explained", "validator"]
+__all__ = ["Leaf", "at", "explained", "validator"]
 
 _NOWHERE = "<nil>"
 _ALL = "must validate all the schemas (allOf)"

@@ -36,7 +36,7 @@ _TOLERATION_SECONDS = 300
 def pod(obj: Json) -> None:
     """A pod: its spec, and what admission adds to pods (not to templates)."""
     spec = obj["spec"]
-    pod_spec(spec)
+    _pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -74,7 +74,7 @@ def _tolerates(toleration: Json, key: str) -> bool:
     )
 
 
-def pod_spec(spec: Json) -> None:
+def _pod_spec(spec: Json) -> None:
     """The spec of a pod or of a pod template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
@@ -263,13 +263,13 @@ def deployment(obj: Json) -> None:
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", "25%")
         rolling.setdefault("maxSurge", "25%")
-    pod_spec(spec["template"].setdefault("spec", {}))
+    _pod_spec(spec["template"].setdefault("spec", {}))
 
 
 def replica_set(obj: Json) -> None:
     """A replica set and its template."""
     obj["spec"].setdefault("replicas", 1)
-    pod_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
+    _pod_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
 
 
 def persistent_volume_claim(obj: Json) -> None:

@@ -305,7 +305,7 @@ def check_types(schema: Schema, value: Any, path: str = "", owner: str = "") -> 
             got = f"number {go_number(value)}"
         raise TypeMismatch(
             f"json: cannot unmarshal {got} into Go struct field {owner}.{path} "
-            f"of type {go_type(schema)}"
+            f"of type {_go_type(schema)}"
         )
     else:
         _check_text(schema, value)
@@ -319,7 +319,7 @@ def _check_text(schema: Schema, value: Any) -> None:
         except QuantityError as exc:
             raise TypeMismatch(str(exc)) from exc
     elif schema.raw.get("format") == "byte":
-        check_base64(value)
+        _check_base64(value)
     elif schema.raw.get("format") == "date-time":
         layout = MICRO if schema.reference == _MICRO_TIME else WHOLE
         if problem := time_problem(value, layout):
@@ -359,7 +359,7 @@ def _is_in_range(schema: Schema, value: int) -> bool:
     return -(1 << bits) <= value < 1 << bits
 
 
-def check_base64(text: str) -> None:
+def _check_base64(text: str) -> None:
     """Raises: TypeMismatch unless ``text`` is base64 in the standard alphabet."""
     try:
         base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
@@ -393,12 +393,12 @@ def _after_padding(text: str, at: int, quantum: int) -> int:
     return len(text) - len(rest)
 
 
-def go_type(schema: Schema) -> str:
+def _go_type(schema: Schema) -> str:
     """The Go type of a field, as decoding errors name it."""
     if schema.int_or_string:
         return "int32"
     if schema.type == "array":
-        return f"[]{go_type(schema.items)}" if schema.items is not None else "[]interface {}"
+        return f"[]{_go_type(schema.items)}" if schema.items is not None else "[]interface {}"
     if schema.type == "object" and schema.is_map and not schema.fields:
         return "map[string]string"
     if schema.reference:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gm.api.meta import Json
 from gm.devcluster.gojson import fingerprint, go_text
-from gm.devcluster.status import StatusError
+from gm.devcluster.status import StatusError, bad_request
 
 __all__ = ["PatchSchema", "strategic_merge"]
 
@@ -20,8 +21,6 @@ _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
 _ELEMENT_ORDER = "$setElementOrder/"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
-
-Json = dict[str, Any]
 
 
 class PatchSchema(Protocol):
@@ -41,7 +40,7 @@ class PatchSchema(Protocol):
 def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> Json:
     """``original`` with ``patch`` applied; neither is changed.
 
-    Raises: StatusError (500) for a directive that makes no sense.
+    Raises: StatusError (400, 500) for a directive that makes no sense.
     """
     match patch.get(_PATCH):
         case None:
@@ -57,6 +56,8 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
         if key.startswith(_DELETE_PRIMITIVES):
             field = key.removeprefix(_DELETE_PRIMITIVES)
             if isinstance(merged.get(field), list):
+                if not isinstance(values, list):
+                    raise bad_request("invalid patch format of primitive list")
                 gone = {fingerprint(value) for value in values}
                 merged[field] = [v for v in merged[field] if fingerprint(v) not in gone]
     ordered = {
@@ -64,6 +65,8 @@ def strategic_merge(original: Json, patch: Json, schema: PatchSchema | None) -> 
         for key, order in patch.items()
         if key.startswith(_ELEMENT_ORDER)
     }
+    if not all(isinstance(order, list) for order in ordered.values()):
+        raise _broken("expected a list in $setElementOrder")
     for field, value in patch.items():
         if not field.startswith("$"):
             child = schema.child(field) if schema is not None else None
@@ -84,9 +87,9 @@ def _retain(original: Json, patch: Json) -> Json:
     retained = patch.get(_RETAIN_KEYS)
     if retained is None:
         return dict(original)
-    extra = [k for k, v in patch.items() if v is not None and k[0] != "$" and k not in retained]
-    if not isinstance(retained, list) or extra:
-        raise _broken("invalid patch format of retainKeys")
+    said = (key for key, value in patch.items() if value is not None and not key.startswith("$"))
+    if not isinstance(retained, list) or any(key not in retained for key in said):
+        raise bad_request("invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in retained}
 
 
@@ -164,7 +167,8 @@ def _identity(element: Any, key: str) -> Any:
     if not isinstance(element, dict) or key not in element:
         shown = go_text(element)
         raise _broken(f"map: {shown} does not contain declared merge key: {key}")
-    return element[key]
+    found = element[key]
+    return fingerprint(found) if isinstance(found, list | dict) else found
 
 
 def _unique(values: Sequence[Any]) -> list[Any]:

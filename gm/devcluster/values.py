@@ -67,7 +67,7 @@ class Validator:
         return [*found, *_own_rules(self._schema, value, path)]
 
 
-def json_type(value: Any) -> str:
+def _json_type(value: Any) -> str:
     """The JSON type of a value, as messages name it."""
     if isinstance(value, bool):
         return "boolean"
@@ -96,7 +96,7 @@ def _cause(error: jsonschema_rs.ValidationError, path: str) -> Cause:
             return required(join(field, kind.property))
         case "type":
             types = [t for t in _as_list(kind.types) if t != "null"]
-            return _wrong_type(field, json_type(value), ",".join(types))
+            return _wrong_type(field, _json_type(value), ",".join(types))
         case "format":
             return _wrong_type(field, value, kind.format)
         case "enum":

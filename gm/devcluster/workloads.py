@@ -51,13 +51,16 @@ def _workload(obj: Json) -> Iterator[Cause]:
     yield from not_negative(spec, "spec", "replicas")
     selector, template = spec.get("selector"), spec.get("template") or {}
     wrong = [*label_selector(selector or {}, "spec.selector")]
-    if not selector:
+    if selector is None:
         yield required("spec.selector")
+    elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        why = "empty selector is invalid for deployment"  # upstream says so of replica sets, too
+        yield invalid_value("spec.selector", selector, why)
     yield from wrong
     labels = (template.get("metadata") or {}).get("labels") or {}
     if wrong:
         yield invalid_value("spec.selector", selector, "invalid label selector")
-    elif not selector or not selects(selector, labels):
+    elif selector is None or not selects(selector, labels):
         why = "`selector` does not match template `labels`"
         yield invalid_value("spec.template.metadata.labels", labels or None, why)
     pod = template.get("spec") or {}

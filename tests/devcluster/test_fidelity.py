@@ -151,6 +151,8 @@ OBJECTS: dict[str, tuple[str, str, Json]] = {
         {"spec": {**DEPLOYMENT, "replicas": 0, "strategy": {"type": "Recreate"}}},
     ),
     "deployment of nothing": ("deployments", "apps", {"spec": {}}),
+    "deployment of everything": ("deployments", "apps", {"spec": {**DEPLOYMENT, "selector": {}}}),
+    "replica set of everything": ("replicasets", "apps", {"spec": {**DEPLOYMENT, "selector": {}}}),
     "replica set": ("replicasets", "apps", {"spec": DEPLOYMENT}),
     "endpoints": (
         "endpoints",

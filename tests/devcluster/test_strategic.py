@@ -321,8 +321,8 @@ def test_new_content_holds_no_nulls_and_no_directives() -> None:
         {"spec": {"items": [{"name": "a", "$patch": "merge"}]}},
         {"spec": {"items": [{"v": 1}]}},
         {"spec": {"items": ["x"]}},
-        {"spec": {"$retainKeys": ["a"], "b": 1}},
-        {"spec": {"$retainKeys": "a"}},
+        {"spec": {"$setElementOrder/items": 1}},
+        {"spec": {"$setElementOrder/items": {"name": "a"}, "items": []}},
     ],
 )
 def test_directives_that_make_no_sense(patch: Json) -> None:
@@ -330,6 +330,31 @@ def test_directives_that_make_no_sense(patch: Json) -> None:
     with pytest.raises(StatusError) as caught:
         strategic_merge({"spec": {"items": []}}, patch, SCHEMA)
     assert (caught.value.code, caught.value.reason) == (500, "")
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"$retainKeys": ["a"], "b": 1}},
+        {"spec": {"$retainKeys": "a", "tags": []}},
+        {"spec": {"$retainKeys": 1}},
+        {"spec": {"$retainKeys": ["a"], "": 1}},
+        {"spec": {"$deleteFromPrimitiveList/tags": 1}},
+    ],
+)
+def test_directives_of_a_wrong_form(patch: Json) -> None:
+    """400, as upstream."""
+    with pytest.raises(StatusError, match=r"^invalid patch format of ") as caught:
+        strategic_merge({"spec": {"items": [], "tags": ["x"]}}, patch, SCHEMA)
+    assert caught.value.code == 400
+
+
+@pytest.mark.parametrize("key", [{"a": 1}, ["x"], 1.5])
+def test_merge_keys_of_any_type_tell_elements_apart(key: Any) -> None:
+    """That they are no texts is found when the object is read."""
+    patch = {"items": [{"name": key, "v": 2}]}
+    merged = strategic_merge({"spec": {"items": [{"name": key, "v": 1}]}}, {"spec": patch}, SCHEMA)
+    assert merged == {"spec": patch}
 
 
 def test_orders_and_deletions_of_what_is_not_there() -> None:
