@@ -208,7 +208,8 @@ async def run(options: argparse.Namespace) -> int:
     outcomes = sum((attack.result() for attack in attacks), Counter[str]())
     print(f"seed {options.seed}: {dict(outcomes)}")
     print(f"frames taken for messages: {hub.counters['frames_in']}, malformed: {malformed}")
-    print(f"reports among them: {hub.counters['reports']}")
+    print(f"of unknown types: {hub.counters['frames_unknown']}, ", end="")
+    print(f"reports: {hub.counters['reports']}")
     print(f"bugs: {len(bugs.found)}")
     for bug in bugs.found[:5]:
         print(bug)

@@ -24,6 +24,7 @@ from gm.messagelayer.message import (
     INSERT,
     STATUS,
     MalformedFrame,
+    UnknownType,
     decode_v1,
     encode_v1,
 )
@@ -213,6 +214,7 @@ class LinkV2(Link):
         self._unacknowledged: set[int] = set()
         self._postponed: set[int] = set()  # GM has them, but can do nothing about them yet
         self._acknowledged = asyncio.Event()
+        self._is_gm_newer = False  # it has sent frames of a type that is unknown here
 
     async def _greet(self) -> None:
         inventory = tuple(
@@ -230,6 +232,9 @@ class LinkV2(Link):
                 if isinstance(frame, str):
                     raise MalformedFrame("a text frame in a gm.v2 session", reason="text")
                 message = v2.decode_from_gm(frame)
+            except UnknownType as exc:
+                self._note_unknown(exc)
+                continue
             except MalformedFrame as exc:
                 _ignored(exc)
                 answers.append(v2.Error(str(exc)))
@@ -246,6 +251,12 @@ class LinkV2(Link):
         with contextlib.suppress(ConnectionClosed):  # GM hears of it in the next hello
             for answer in answers:
                 await self._connection.write(v2.encode_v2(answer))
+
+    def _note_unknown(self, exc: UnknownType) -> None:
+        """Ignore what a newer GM says; it is told of in the log once per connection."""
+        if not self._is_gm_newer:
+            self._is_gm_newer = True
+            logger.debug("a frame from gm is ignored", extra={"cause": str(exc)})
 
     def _understand(self, message: v2.FromGm, answers: list[v2.FromEdge]) -> Put | Remove | None:
         """The change that ``message`` asks for; its answer, for when that is durable."""

@@ -26,7 +26,7 @@ from gm.messagelayer.handshake import BAD_REQUEST, WebsocketProtocol
 from gm.messagelayer.hub import Hub
 from gm.messagelayer.incoming import Incoming
 from gm.messagelayer.liveness import Liveness, Verdict, unsent_bytes
-from gm.messagelayer.message import MalformedFrame, server_frame
+from gm.messagelayer.message import MalformedFrame, UnknownType, server_frame
 from gm.messagelayer.record import Claim
 from gm.messagelayer.session import REVOKED, Action, Close, Commit, Ping, Send, Session, Timing
 
@@ -89,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_busy",
         "_is_deaf",
         "_is_full",
+        "_is_newer",
         "_is_resting",
         "_is_writable",
         "_liveness",
@@ -130,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_answers = 0  # bytes written while the peer did not read
         self._is_writable = True
         self._malformed: Allowance | None = None
+        self._is_newer = False  # the peer has sent frames of a type that is unknown here
         self._opened_at = 0.0
         self._written = 0
         # uvloop makes a plain handle, which knows no time, of a deadline that has passed.
@@ -330,12 +332,22 @@ class Connection(asyncio.BufferedProtocol):
         hub.counters["frames_in"] += 1
         try:
             report = session.receive(payload, is_text=is_text, now=self._loop.time())
+        except UnknownType as exc:
+            self._count_unknown(exc)
+            return
         except MalformedFrame as exc:
             session.complain(exc)
             self._count_malformed(exc)
             return
         if report is not None and not hub.submit(report):
             self._set_reading(is_full=True)
+
+    def _count_unknown(self, exc: UnknownType) -> None:
+        """Ignore what a newer agent says; it is told of in the log once per session."""
+        self._host.hub.counters["frames_unknown"] += 1
+        if not self._is_newer:
+            self._is_newer = True
+            logger.debug("frame ignored", extra={"node": self.node, "reason": str(exc)})
 
     def _count_malformed(self, exc: MalformedFrame) -> None:
         """Ignore a malformed frame, with a log line each minute; too many end the session."""

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import force_setattr
 from websockets.frames import Opcode
 
-from gm.errors import ProtocolViolation
+from gm.errors import GmError, ProtocolViolation
 
 __all__ = [
     "DELETE",
@@ -30,6 +30,7 @@ __all__ = [
     "Desired",
     "MalformedFrame",
     "Report",
+    "UnknownType",
     "V1Message",
     "WireKey",
     "check_json",
@@ -82,11 +83,15 @@ class MalformedFrame(ProtocolViolation):
         self.reason = reason
 
 
+class UnknownType(GmError):
+    """A frame without a fault, of a type that is unknown here: the peer is newer, ignore it."""
+
+
 def wrong_shape(exc: msgspec.ValidationError) -> MalformedFrame:
     """Which field is not as it should be; nothing of what the peer wrote is repeated."""
     what = str(exc)
     if what.startswith("Invalid value"):
-        what = "its type is unknown here"
+        what = "its type is not for this direction"
     return MalformedFrame(f"frame does not have the shape of a message: {what}", reason="shape")
 
 

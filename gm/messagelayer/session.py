@@ -165,7 +165,7 @@ class Session(abc.ABC):
     def receive(self, payload: bytes, *, is_text: bool, now: float) -> Report | None:
         """Take a message from the node; a report is for the hub.
 
-        Raises: MalformedFrame, which costs nothing but this message.
+        Raises: MalformedFrame or UnknownType, which cost nothing but this message.
         """
 
     @abc.abstractmethod

@@ -7,7 +7,7 @@ encoded ``put`` serves every node.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -16,6 +16,7 @@ from websockets.frames import Opcode
 from gm.messagelayer.message import (
     Desired,
     MalformedFrame,
+    UnknownType,
     WireKey,
     check_key,
     server_frame,
@@ -106,7 +107,7 @@ class Refused(_ObjectFrame, frozen=True, tag="refused"):
 class ReportFrame(_ObjectFrame, frozen=True, tag="report"):
     """Edge: status of an object; ``content`` is JSON as in v1, ``id`` counts up."""
 
-    id: int
+    id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # what a signed column of SQL holds
     content: bytes
     uid: str = ""
 
@@ -162,6 +163,18 @@ _edge_decoder = msgspec.msgpack.Decoder(FromEdge)
 _gm_decoder = msgspec.msgpack.Decoder(FromGm)
 
 
+class _AnyFrame(msgspec.Struct):
+    """What is left of a frame of any type."""
+
+    type: str
+
+
+_any_decoder = msgspec.msgpack.Decoder(_AnyFrame)
+_TYPES = frozenset(
+    frame.__struct_config__.tag for frame in (*get_args(FromEdge), *get_args(FromGm))
+)
+
+
 def encode_v2(message: FromEdge | FromGm) -> bytes:
     """The payload of a binary frame."""
     return _encoder.encode(message)
@@ -170,7 +183,7 @@ def encode_v2(message: FromEdge | FromGm) -> bytes:
 def decode_from_edge(payload: bytes) -> FromEdge:
     """What an agent sent; its keys may name anything (``check_key`` looks at them).
 
-    Raises: MalformedFrame, whatever the bytes are.
+    Raises: UnknownType, or MalformedFrame, whatever the bytes are.
     """
     return _decode(_edge_decoder, payload)
 
@@ -178,7 +191,7 @@ def decode_from_edge(payload: bytes) -> FromEdge:
 def decode_from_gm(payload: bytes) -> FromGm:
     """What GM sent; its kinds may be some that are not known here: a newer GM has more.
 
-    Raises: MalformedFrame, whatever the bytes are.
+    Raises: UnknownType, or MalformedFrame, whatever the bytes are.
     """
     message = _decode(_gm_decoder, payload)
     if isinstance(message, _ObjectFrame):
@@ -188,7 +201,13 @@ def decode_from_gm(payload: bytes) -> FromGm:
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
     try:
-        return decoder.decode(payload)
+        try:
+            return decoder.decode(payload)
+        except msgspec.ValidationError:
+            # It looks at the type before the rest, which may not even be MessagePack.
+            if (name := _any_decoder.decode(payload).type) not in _TYPES:
+                raise UnknownType(f"frames of type {name[:32]!r} are unknown here") from None
+            raise
     except msgspec.ValidationError as exc:
         raise wrong_shape(exc) from exc
     except (msgspec.DecodeError, ValueError) as exc:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+
+import msgspec
+import pytest
 
 from gm.messagelayer import v2
 from gm.messagelayer.message import WireKey
@@ -75,6 +79,27 @@ async def test_content_that_is_no_object_is_refused_with_the_reason(start_edge: 
         assert "content is no object" in answers[0].reason
         assert [type(answer) for answer in answers[1:]] == [v2.Error, v2.Error, v2.Ack]
         assert D in edge.store.held
+
+
+async def test_frames_of_unknown_types_are_ignored_and_not_answered_P1_050(
+    start_edge: StartEdge, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer GM would count each `error`; the log has it once."""
+    caplog.set_level(logging.DEBUG, "gm.edge_stub")
+    async with FakeGM(speaks_v2=True) as gm, start_edge(gm.url):
+        session = await gm.session()
+        await session.send_v2(WELCOME)
+        for number in range(3):
+            frame = {"type": "renewed", "number": number}
+            await session.connection.send(msgspec.msgpack.encode(frame))
+        await session.put(dataset("d"), "digest")
+        assert (await session.wait_received(2))[1:] == [
+            v2.Ack("dataset", "default", "d", "u1", "digest")
+        ]
+    told = [record for record in caplog.records if record.message == "a frame from gm is ignored"]
+    assert [(record.levelname, record.__dict__["cause"]) for record in told] == [
+        ("DEBUG", "frames of type 'renewed' are unknown here")
+    ]
 
 
 async def test_object_of_an_unknown_kind_is_kept_like_any_other(start_edge: StartEdge) -> None:

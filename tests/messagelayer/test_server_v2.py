@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 
+import msgspec
 import pytest
 from websockets.asyncio.client import connect
 
@@ -182,7 +184,7 @@ async def test_malformed_frames_are_answered_and_the_session_kept_P1_050() -> No
     hub = open_hub()
     hub.put(NODE, desired("d"))
     async with serving(hub) as server, EdgeV2.connected(server.port, NODE) as edge:
-        for frame in (b"", b"\xc1", b"\x81\xa4type\xa1x", v2.encode_v2(v2.Hello()), "text"):
+        for frame in (b"", b"\xc1", b"\x81\xa4type\xa3put", v2.encode_v2(v2.Hello()), "text"):
             await edge.connection.send(frame)
         await edge.send(v2.ReportFrame("gadget", "default", "d", 1, b"{}"))
         await edge.send(v2.Ack("dataset", "default", "never-sent", "u", "h"))
@@ -195,6 +197,51 @@ async def test_malformed_frames_are_answered_and_the_session_kept_P1_050() -> No
         for _ in range(101):
             await edge.connection.send(b"\xc1")
         assert (await edge.wait_closed())[0] == 1008
+
+
+async def test_frames_of_unknown_types_are_ignored_however_many_come_P1_050(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A newer agent is not thrown out, nor told off; the log has it once for each session."""
+    caplog.set_level(logging.DEBUG, "gm.messagelayer")
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    renewed = msgspec.msgpack.encode({"type": "renewed", "until": 1})
+    async with serving(hub) as server:
+        for session in (1, 2):
+            async with EdgeV2.connected(server.port, NODE) as edge:
+                for _ in range(150):
+                    await edge.connection.send(renewed)
+                await edge.report(1, "dataset", "default", "d", {"numberOfSamples": session})
+                await hub.next_report()
+                await edge.wait_for(lambda e=edge: names(e) == {"d"})  # type: ignore[misc]
+                assert edge.came(v2.Error) == []
+                assert edge.closed is None
+    assert hub.counters["frames_unknown"] == 300
+    assert not [name for name in hub.counters if name.startswith("frames_malformed")]
+    told = [record for record in caplog.records if record.message == "frame ignored"]
+    assert [(record.levelname, record.__dict__["reason"]) for record in told] == 2 * [
+        ("DEBUG", "frames of type 'renewed' are unknown here")
+    ]
+
+
+async def test_report_id_out_of_range_is_told_with_its_field(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is no report: nobody could acknowledge it."""
+    hub = open_hub()
+    hub.put(NODE, desired("d"))
+    async with serving(hub) as server, EdgeV2.connected(server.port, NODE) as edge:
+        for number in (0, 2**63):
+            await edge.report(number, "dataset", "default", "d", {"numberOfSamples": 1})
+        await edge.report(1, "dataset", "default", "d", {"numberOfSamples": 2})
+        assert (await hub.next_report()).ids == (1,)
+        await edge.wait_for(lambda: len(edge.came(v2.Error)) == 2)
+        assert [error.message.partition("message: ")[2] for error in edge.came(v2.Error)] == [
+            "Expected `int` >= 1 - at `$.id`",
+            "Expected `int` <= 9223372036854775807 - at `$.id`",
+        ]
+        assert hub.counters["frames_malformed_shape"] == 2
 
 
 async def test_agent_without_hello_is_closed() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import hypothesis.strategies as st
 import msgspec
 import pytest
 from hypothesis import given, settings
 
-from gm.messagelayer import MalformedFrame, v2
+from gm.messagelayer import MalformedFrame, UnknownType, v2
 from tests.messagelayer.support import desired, key, payload_of
 
 
@@ -71,7 +73,13 @@ def test_agent_takes_kinds_that_it_does_not_know() -> None:
         (b"\xc1", "msgpack"),
         (b"\x80", "shape"),
         (b"\x90", "shape"),
-        (b"\x81\xa4type\xa4nope", "shape"),
+        (b"\x81\xa4type\xa4nope\x00", "msgpack"),
+        (b"\x82\xa4type\xa4nope\xa1x\xc1", "msgpack"),
+        (b"\x82\xa4type\xa4nope\xa1x" + b"\x91" * 100_000, "nesting"),
+        (b"\x81\xa4type\x01", "shape"),
+        (b"\x81\xa4type\xc0", "shape"),
+        (b"\x81\xa4type\xa3put", "shape"),
+        (b"\x82\xa4type\xa4nope\xa4type\xa3ack", "shape"),
         (b"\x81\xa4type\xa3ack", "shape"),
         (b"\x91" * 100_000, "shape"),
         (b"\x82\xa4type\xa5hello\xa1x" + b"\x91" * 100_000, "nesting"),
@@ -90,7 +98,7 @@ def test_malformed_frame_says_what_is_wrong(payload: bytes, reason: str) -> None
         ({"type": "hello", "inventory": [["a", "b"]]}, "at `$.inventory[0]`"),
         ({"type": "report", "kind": "k", "name": "n", "namespace": "s", "content": b""}, "`id`"),
         ({"type": "ack", "kind": 5}, "Expected `str`, got `int` - at `$.kind`"),
-        ({"type": "s3cr3t"}, "its type is unknown here"),
+        ({"type": "put", "content": "s3cr3t"}, "its type is not for this direction"),
     ],
 )
 def test_malformed_frame_names_the_field_and_repeats_nothing(frame: object, what: str) -> None:
@@ -99,6 +107,42 @@ def test_malformed_frame_names_the_field_and_repeats_nothing(frame: object, what
         v2.decode_from_edge(msgspec.msgpack.encode(frame))
     assert what in str(malformed.value)
     assert "s3cr3t" not in str(malformed.value)
+
+
+@pytest.mark.parametrize("decode", [v2.decode_from_edge, v2.decode_from_gm])
+@pytest.mark.parametrize("fields", [{}, {"kind": 5, "x": [None, {"y": b"z"}]}, {"inventory": 1}])
+def test_type_that_a_newer_peer_may_have_is_no_fault_P1_050(
+    decode: Callable[[bytes], object], fields: dict[str, object]
+) -> None:
+    """docs/protocol.md asks to ignore types that one does not know, whatever their fields."""
+    frames = [{"type": "renewed", **fields}, {**fields, "type": "renewed"}]
+    for frame in frames:
+        with pytest.raises(UnknownType, match="frames of type 'renewed' are unknown here"):
+            decode(msgspec.msgpack.encode(frame))
+
+
+def test_name_of_an_unknown_type_is_told_in_short() -> None:
+    """It goes to a log."""
+    with pytest.raises(UnknownType) as unknown:
+        v2.decode_from_edge(msgspec.msgpack.encode({"type": "x\n" * 10_000}))
+    assert len(str(unknown.value)) < 100
+    assert "\n" not in str(unknown.value)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**63, 2**64 - 1])
+def test_report_whose_id_is_no_positive_number_below_2_63_is_malformed(number: int) -> None:
+    """docs/protocol.md asks for one; others do not fit the databases of agents."""
+    payload = v2.encode_v2(v2.ReportFrame("dataset", "default", "d", number, b"{}"))
+    with pytest.raises(MalformedFrame, match=r"`\$\.id`") as malformed:
+        v2.decode_from_edge(payload)
+    assert malformed.value.reason == "shape"
+
+
+@pytest.mark.parametrize("number", [1, 2**63 - 1])
+def test_report_ids_of_the_whole_range_are_understood(number: int) -> None:
+    """The first and the last."""
+    report = v2.ReportFrame("dataset", "default", "d", number, b"{}")
+    assert v2.decode_from_edge(v2.encode_v2(report)) == report
 
 
 packable = st.recursive(
@@ -111,8 +155,10 @@ packable = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner),
     max_leaves=8,
 )
+TYPES = ["hello", "ack", "refused", "report", "error", "put", "delete", "welcome", "synced"]
+TYPES += ["report-ack"]
 frame_like = st.fixed_dictionaries(
-    {"type": st.sampled_from(["hello", "ack", "refused", "report", "error", "put", "delete"])},
+    {"type": st.sampled_from([*TYPES, "renewed"])},
     optional={
         name: st.sampled_from(["dataset", "default", "d", b"{}"]) | packable
         for name in (
@@ -137,6 +183,8 @@ def decodes_or_is_malformed(payload: bytes) -> None:
             decode(payload)
         except MalformedFrame:
             continue
+        except UnknownType:
+            assert msgspec.msgpack.decode(payload, strict=False)["type"] not in TYPES
 
 
 @settings(derandomize=True, max_examples=500)
