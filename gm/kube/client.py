@@ -17,6 +17,7 @@ from gm.api.meta import ObjectKey, ResourceType
 from gm.errors import ApiUnreachable, ResourceExpired
 from gm.kube import nesting
 from gm.kube.kubeconfig import load_access
+from gm.kube.server_warnings import WarningLog, is_about_version
 from gm.kube.transport import (
     JSON,
     Observer,
@@ -89,11 +90,13 @@ class Client:
     """A connection pool to one API server; an async context manager.
 
     ``server`` is its URL; ``namespace`` that of the kubeconfig's context, or of the pod. Every
-    failure is a ``gm.errors.ServiceError`` that names verb, resource and object.
+    failure is a ``gm.errors.ServiceError`` that names verb, resource and object. What the server
+    warns of while it carries out a write is logged once, unless ``create`` is told who hears it.
     """
 
     def __init__(self, transport: Transport, *, namespace: str = "default") -> None:
         self._transport = transport
+        self._warnings = WarningLog()
         self.server = transport.server
         self.namespace = namespace
 
@@ -197,7 +200,7 @@ class Client:
         }
         path, request = resource.path(namespace), _describe("list", resource, namespace)
         while True:
-            page = _decode(_read_page, await self._send("GET", path, request, query), request)
+            page = _decode(_read_page, await self._read(path, request, query), request)
             yield ListResult(page.items or [], page.metadata.resource_version)
             if not page.metadata.continue_:
                 return
@@ -205,15 +208,24 @@ class Client:
             query = query | {"continue": page.metadata.continue_, "resourceVersion": ""}
 
     async def create(
-        self, resource: ResourceType, namespace: str, body: Mapping[str, Any] | bytes
+        self,
+        resource: ResourceType,
+        namespace: str,
+        body: Mapping[str, Any] | bytes,
+        *,
+        on_warning: Callable[[str], None] | None = None,
     ) -> bytes:
         """Create an object; returns it as the server stored it.
+
+        ``on_warning`` is called with each text in which the server warns of ``body`` (a field that
+        it does not know and leaves out, say), also before a refusal is raised.
 
         Raises: AlreadyExists when somebody holds the name.
         """
         data = _body(body)
         request = _describe("create", resource, _name_in(namespace, data))
-        return await self._send("POST", resource.path(namespace), request, {}, data)
+        response = await self._answer("POST", resource.path(namespace), request, data)
+        return self._done(request, resource, response, on_warning)
 
     async def replace(
         self,
@@ -354,20 +366,43 @@ class Client:
         path = resource.path(key.namespace, key.name, subresource)
         what = f"{key} {subresource}" if subresource else str(key)
         request = f"{verb} {resource.qualified} {what}"
-        return await self._send(method, path, request, {}, body, content_type)
+        if method == "GET":
+            return await self._read(path, request, {})
+        response = await self._answer(method, path, request, body, content_type)
+        return self._done(request, resource, response)
 
-    async def _send(
+    async def _read(self, path: str, request: str, query: Mapping[str, str]) -> bytes:
+        response = await self._answer("GET", _target(path, query), request)
+        if response.status >= 300:
+            raise status_error(request, response)
+        return response.body
+
+    async def _answer(
         self,
         method: str,
-        path: str,
+        target: str,
         request: str,
-        query: Mapping[str, str],
         body: bytes | None = None,
         content_type: str = JSON,
-    ) -> bytes:
-        response = await self._transport.request(
-            method, _target(path, query), request, body=body, content_type=content_type
+    ) -> Response:
+        return await self._transport.request(
+            method, target, request, body=body, content_type=content_type
         )
+
+    def _done(
+        self,
+        request: str,
+        resource: ResourceType,
+        response: Response,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> bytes:
+        """The body of the answer to a write, when its warnings have been told."""
+        for text in response.warnings:
+            # each object of the kind would be told of a deprecated version: that is no news
+            if on_warning is None or is_about_version(text, resource):
+                self._warnings.tell(request, resource, text)
+            else:
+                on_warning(text)
         if response.status >= 300:
             raise status_error(request, response)
         return response.body

@@ -17,6 +17,7 @@ from yarl import URL
 
 from gm.errors import ApiError, ApiUnreachable, api_error
 from gm.kube.credentials import Access
+from gm.kube.server_warnings import read_warnings
 
 __all__ = ["JSON", "Observer", "Response", "Transport", "status_error"]
 
@@ -37,11 +38,15 @@ def _sendable(body: bytes | None) -> bytes | io.BytesIO | None:
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer, whatever its status; header names are compared case-insensitively."""
+    """An answer, whatever its status; header names are compared case-insensitively.
+
+    ``warnings`` are the texts of its ``Warning`` headers.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    warnings: tuple[str, ...] = ()
 
 
 class _Details(msgspec.Struct, rename="camel", frozen=True):
@@ -158,7 +163,9 @@ class Transport:
             headers["Content-Type"] = content_type
         with self._translated(request):
             async with self._open(method, target, headers, body, self._timeout) as response:
-                return Response(response.status, response.headers, await response.read())
+                answered = response.headers
+                warnings = read_warnings(answered.getall("Warning", ()))
+                return Response(response.status, answered, await response.read(), warnings)
 
     async def lines(
         self,

@@ -169,13 +169,17 @@ class FaultyClient(Client):
     faults: Faults
 
     async def create(
-        self, resource: ResourceType, namespace: str, body: Mapping[str, Any] | bytes
+        self,
+        resource: ResourceType,
+        namespace: str,
+        body: Mapping[str, Any] | bytes,
+        **options: Any,
     ) -> bytes:
         """See Client."""
         assert not isinstance(body, bytes)
         call = Call("create", resource.kind, body["metadata"]["name"])
         await self.faults.check(call)
-        answer = await super().create(resource, namespace, body)
+        answer = await super().create(resource, namespace, body, **options)
         await self.faults.answered(call)
         return answer
 

@@ -14,7 +14,7 @@ from gm.api.meta import Json, ObjectKey, PartialObject, controller_of
 from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SERVICES
 from gm.api.sedna import FederatedLearningJob
 from gm.controllers.base import patience
-from gm.controllers.conditions import now
+from gm.controllers.conditions import now, truncated
 from gm.controllers.federatedlearning.children import service_repair
 from gm.controllers.federatedlearning.memory import ChildCache
 from gm.controllers.federatedlearning.plan import Child, Deletion, Patch, removal_problem
@@ -32,14 +32,25 @@ from gm.errors import (
 from gm.kube.client import Client
 from gm.kube.lister import Stored
 
-__all__ = ["ChildWriter", "Outcome"]
+__all__ = ["ChildWriter", "Outcome", "Warned", "warning_message"]
 
 logger = logging.getLogger(__name__)
 
 _SHORTEST_LOOK, _LONGEST_LOOK = timedelta(seconds=1), timedelta(seconds=300)
+_MAX_WARNINGS = 5
+_WARNING_BYTES = 800  # of all texts of one event, which holds 1024
 _AT_ONCE = 32  # creates in flight, over all jobs: one with many trainers is no flood
 
 _decode_partial = msgspec.json.Decoder(PartialObject).decode
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """What the API server warned of when it was given a worker's pod; ``is_made``: it took it."""
+
+    worker: str
+    pod: str
+    texts: tuple[str, ...]
+    is_made: bool
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -47,7 +58,8 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     ``progress``: the caches show more than before, so planning again makes sense. ``retry``:
     something failed that may work later. ``look_again_at``: something is waited for. ``created``:
-    kinds and names of what was created. ``patience_seconds``: a retry should wait that long.
+    kinds and names of what was created. ``warned``: what was said of templates.
+    ``patience_seconds``: a retry should wait that long.
     """
 
     progress: bool = False
@@ -55,6 +67,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     patience_seconds: float = 0.0
     problems: list[Problem] = []
     created: list[str] = []
+    warned: list[Warned] = []
     look_again_at: datetime | None = None
 
     def wait(self, problem: Problem | None, until: datetime) -> None:
@@ -126,7 +139,7 @@ class ChildWriter:
 
     async def create(self, job: Stored[FederatedLearningJob], children: Sequence[Child]) -> Outcome:
         """Create ``children`` side by side; one that fails does not keep the others back."""
-        outcome = Outcome(problems=[], created=[])
+        outcome = Outcome(problems=[], created=[], warned=[])
         async with asyncio.TaskGroup() as group:
             for child in children:
                 group.create_task(self._create(job, child, outcome))
@@ -157,9 +170,14 @@ class ChildWriter:
         self, job: Stored[FederatedLearningJob], child: Child, outcome: Outcome
     ) -> None:
         what = f"{child.resource.kind} {child.key.name}"
+        texts: list[str] = []
+        # nothing in a Service is a user's: what is said of it is for the log
+        hear = texts.append if child.worker is not None else None
         try:
             async with self._turns:
-                raw = await self._client.create(child.resource, child.key.namespace, child.body)
+                raw = await self._client.create(
+                    child.resource, child.key.namespace, child.body, on_warning=hear
+                )
         except AlreadyExists:
             await self._meet_holder(job, child, outcome)
         except BadRequest as exc:
@@ -176,6 +194,9 @@ class ChildWriter:
             logger.info(
                 "child created", extra={"kind": child.resource.kind, "child": child.key.name}
             )
+        if texts and child.worker is not None:
+            is_made = what in outcome.created
+            outcome.warned.append(Warned(child.worker, child.key.name, tuple(texts), is_made))
 
     async def _meet_holder(
         self, job: Stored[FederatedLearningJob], child: Child, outcome: Outcome
@@ -244,6 +265,18 @@ class ChildWriter:
             self._pods.made(stored(raw, Pod))
         else:
             self._services.made(stored(raw, Service))
+
+
+def warning_message(warned: Warned) -> str:
+    """What an event says of ``warned``: bounded, whatever an admission webhook writes."""
+    shown, more = warned.texts[:_MAX_WARNINGS], len(warned.texts) - _MAX_WARNINGS
+    most = _WARNING_BYTES // len(shown)
+    texts = "; ".join(truncated(text, most=most) for text in shown)
+    rest = f"; and {more} more" if more > 0 else ""
+    return (
+        f"{warned.worker}: the API server warns of pod {warned.pod}, "
+        f"made from its template: {texts}{rest}"
+    )
 
 
 def _missing_metadata(child: Child, pod: Pod) -> Json | None:

@@ -75,10 +75,11 @@ _MAX_CHANGES = 5
 
 
 class Child(msgspec.Struct, frozen=True):
-    """An object to create."""
+    """An object to create; ``worker`` is whose pod it is, in the words of messages."""
 
     resource: ResourceType
     body: Json
+    worker: str | None = None
 
     @property
     def key(self) -> ObjectKey:
@@ -255,7 +256,7 @@ def _make(world: World, states: Sequence[WorkerState], status: Json, todo: _Chil
         todo.patch.append(Patch(SERVICES, service.key, repair))
     ports = HostPorts(world)
     if aggregator.is_missing:
-        _make_pod(desired_pod(world, aggregator, None), ports, todo)
+        _make_pod(aggregator, desired_pod(world, aggregator, None), ports, todo)
     if service is None:
         # built in vain, so that a template that can not become a pod is told before all others run
         for state in trainers:
@@ -269,18 +270,18 @@ def _make(world: World, states: Sequence[WorkerState], status: Json, todo: _Chil
         return
     for state in trainers:
         if state.is_missing:
-            _make_pod(desired_pod(world, state, address), ports, todo)
+            _make_pod(state, desired_pod(world, state, address), ports, todo)
         elif state.pod and _is_misled(world, state, address, aggregator.node):
             reason = "the aggregator has another address now"
             todo.delete.append(_removal(state.pod, reason, is_news=True))
 
 
-def _make_pod(body: Json, ports: HostPorts, todo: _Children) -> None:
+def _make_pod(state: WorkerState, body: Json, ports: HostPorts, todo: _Children) -> None:
     """Make a worker's pod, unless its node has no room for it yet: a kubelet would reject it."""
     node = body["spec"].get("nodeName")
     problem = ports.take(node, body)
     if problem is None:
-        todo.create.append(Child(PODS, body))
+        todo.create.append(Child(PODS, body, state.worker.title))
     else:
         todo.problems.append(problem)
         todo.crowded.add(node)

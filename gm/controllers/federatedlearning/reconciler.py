@@ -16,7 +16,12 @@ from gm.api.resources import FEDERATED_LEARNING_JOBS, PODS, SECRETS
 from gm.api.sedna import Dataset, FederatedLearningJob, Model
 from gm.controllers.base import Result
 from gm.controllers.conditions import status_of
-from gm.controllers.federatedlearning.children_io import ChildWriter, Outcome
+from gm.controllers.federatedlearning.children_io import (
+    ChildWriter,
+    Outcome,
+    Warned,
+    warning_message,
+)
 from gm.controllers.federatedlearning.memory import ChildCache, Departed, Endings, HostPortUsers
 from gm.controllers.federatedlearning.plan import Deletion, Plan, plan, status_with
 from gm.controllers.federatedlearning.references import names_of
@@ -68,13 +73,14 @@ def _utc_now() -> datetime:
 class _Known:
     """What is remembered of the job with ``uid`` from reconcile to reconcile."""
 
-    __slots__ = ("edit_told", "is_started", "last_write", "uid")
+    __slots__ = ("edit_told", "is_started", "last_write", "uid", "warned")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
         self.last_write = 0.0
         self.is_started = False
         self.edit_told: int | None = None
+        self.warned: dict[str, tuple[str, ...]] = {}  # by pod
 
 
 class JobReconciler:
@@ -247,6 +253,7 @@ class JobReconciler:
             self._known_of(job).is_started = True
             outcome = await self._children.create(job, decided.create)
             created += outcome.created
+            self._tell_warned(job, outcome.warned)
             if outcome.problems or outcome.retry or not outcome.progress:
                 break
         self._tell_created(job, created)
@@ -336,6 +343,23 @@ class JobReconciler:
         """One event for all that one pass created."""
         if created:
             self._tell(job, "Created", f"created {listed(created, most=_MAX_NAMES)}")
+
+    def _tell_warned(self, job: Stored[FederatedLearningJob], warned: Sequence[Warned]) -> None:
+        """One event for each pod that is made and of which the API server warns.
+
+        Of one that is refused again and again it is told once. No condition tells it: a status
+        says what can be seen at any time, and this is said only in the answer to a create.
+        """
+        told = self._known_of(job).warned
+        for each in warned:
+            if each.is_made or told.get(each.pod) != each.texts:
+                told[each.pod] = each.texts
+                self._recorder.event(
+                    reference_to(job),
+                    type="Warning",
+                    reason="TemplateWarning",
+                    message=warning_message(each),
+                )
 
     def _tell_late_edit(self, job: Stored[FederatedLearningJob]) -> None:
         generation = job.view.metadata.generation
