@@ -13,6 +13,7 @@ __all__ = [
     "EVENTS",
     "FEDERATED_LEARNING_JOBS",
     "GROUP",
+    "IF_ABSENT",
     "INCREMENTAL_LEARNING_JOBS",
     "JOINT_INFERENCE_SERVICES",
     "LEASES",
@@ -27,6 +28,8 @@ __all__ = [
 
 GROUP = "sedna.io"
 VERSION = "v1alpha1"
+IF_ABSENT = "apply deploy/crds, or run `gm crds | kubectl apply -f -`"
+"""What to do when an API server does not know the kinds of ``GROUP``."""
 
 PODS = ResourceType(version="v1", kind="Pod", plural="pods")
 SERVICES = ResourceType(version="v1", kind="Service", plural="services")

@@ -90,9 +90,9 @@ class Controller(Generic[K]):
             except ShutDown:
                 return
             try:
-                with log_fields(
-                    controller=self.name, object=str(key), reconcile_id=next(self._ids)
-                ):
+                # a key that stands for all of them names no object
+                about = {"object": str(key)} if str(key) else {}
+                with log_fields(controller=self.name, **about, reconcile_id=next(self._ids)):
                     await self._reconcile(key)
             except asyncio.CancelledError:
                 # leadership may come back to this process, and with it what was cut off

@@ -18,7 +18,7 @@ import msgspec
 
 from gm.api.core import Node
 from gm.api.meta import Json, ObjectKey
-from gm.api.resources import EDGE_NODES
+from gm.api.resources import EDGE_NODES, IF_ABSENT
 from gm.api.sedna import EdgeNodeStatus
 from gm.controllers import conditions
 from gm.controllers.base import Controller, Result
@@ -405,7 +405,7 @@ def _describe(exc: ServiceError) -> str:
     """What is wrong, in the same words for all nodes."""
     match exc:
         case NotFound():
-            return f"{EDGE_NODES.qualified}: the CRD is not installed"
+            return f"{EDGE_NODES.qualified}: the CRD is not installed; {IF_ABSENT}"
         case ApiError():
             verb = exc.request.split(" ", 1)[0]
             return f"{verb} {EDGE_NODES.qualified} failed: {exc.code} {exc.reason}"

@@ -12,6 +12,7 @@ from gm.api.core import Node, Pod, Service
 from gm.api.resources import (
     DATASETS,
     FEDERATED_LEARNING_JOBS,
+    IF_ABSENT,
     INCREMENTAL_LEARNING_JOBS,
     JOINT_INFERENCE_SERVICES,
     MODELS,
@@ -27,6 +28,7 @@ from gm.api.sedna import (
     Model,
 )
 from gm.controllers.worker import uid_label
+from gm.kube.causes import Causes
 from gm.kube.client import Client
 from gm.kube.informer import Informer, InformerSettings
 
@@ -52,7 +54,11 @@ class Informers(msgspec.Struct, frozen=True, kw_only=True):
         cls, client: Client, *, namespace: str = "", settings: InformerSettings | None = None
     ) -> Informers:
         """Informers on ``namespace``, or on all; they do nothing until they run."""
-        options: dict[str, Any] = {"namespace": namespace}
+        options: dict[str, Any] = {
+            "namespace": namespace,
+            "if_absent": IF_ABSENT,
+            "causes": Causes(),
+        }
         if settings is not None:
             options["settings"] = settings
         federated = {**options, "label_selector": uid_label(FEDERATED_LEARNING_JOBS)}

@@ -22,6 +22,7 @@ from gm.errors import (
     Unauthorized,
 )
 from gm.kube import nesting
+from gm.kube.causes import Causes
 from gm.kube.client import Client, WatchEvent
 from gm.kube.lister import Event, EventType, Lister, Stored, View
 from gm.kube.strip import without_managed_fields
@@ -72,6 +73,9 @@ class Informer(Generic[T]):
 
     Handlers are awaited one after the other, and while one of them waits nothing more is read
     from the server: back-pressure reaches the watch. What a handler raises ends ``run``.
+
+    ``if_absent`` tells people what to do when the CRD of the kind is not installed. Of informers
+    that share ``causes`` one warns of what stops all of them, and the others log it at debug.
     """
 
     def __init__(
@@ -85,6 +89,8 @@ class Informer(Generic[T]):
         field_selector: str = "",
         settings: InformerSettings = _DEFAULTS,
         jitter: Callable[[], float] = random.random,
+        if_absent: str = "",
+        causes: Causes | None = None,
     ) -> None:
         self.resource = resource
         self.lister: Lister[T] = Lister()
@@ -101,6 +107,8 @@ class Informer(Generic[T]):
         self._field_selector = field_selector
         self._settings = settings
         self._jitter = jitter
+        self._if_absent = if_absent
+        self._causes = causes or Causes()
         self._handlers: list[Handler[T]] = []
         self._undecodable_handlers: list[Callable[[ObjectKey], None]] = []
         self._synced = asyncio.Event()
@@ -297,7 +305,8 @@ class Informer(Generic[T]):
         problem = self._problem(exc)
         if problem != self.problem:
             self.problem = problem
-            logger.warning(
+            logger.log(
+                logging.WARNING if self._causes.is_news(problem) else logging.DEBUG,
                 "list or watch fails, trying on",
                 extra={**self._what(), "reason": problem},
             )
@@ -322,7 +331,8 @@ class Informer(Generic[T]):
             return f"forbidden: {exc.request}"
         if isinstance(exc, NotFound):
             if _is_custom(self.resource):
-                return f"{name}: the CRD is not installed"
+                what = f"{name}: the CRD is not installed"
+                return f"{what}; {self._if_absent}" if self._if_absent else what
             return f"{name}: the API server does not serve {self.resource.api_version}"
         return str(exc)
 

@@ -72,7 +72,7 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         self._admission = Admission(per_second=self.settings.connections_per_second, loop=loop)
-        _raise_file_limit(self.settings.max_nodes + _SPARE_FILES)
+        _raise_file_limit(self.settings.max_nodes)
         listener = await self._listen(loop)
         try:
             async with asyncio.TaskGroup() as group:
@@ -209,8 +209,9 @@ def _is_loopback(address: str) -> bool:
     return address == "localhost"
 
 
-def _raise_file_limit(wanted: int) -> None:
-    """Let the process have as many sockets as settings ask for, as far as the system allows."""
+def _raise_file_limit(max_nodes: int) -> None:
+    """Let the process have a socket for each node, as far as the system allows, and tell if not."""
+    wanted = max_nodes + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -218,7 +219,14 @@ def _raise_file_limit(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
             soft = limit
         if soft < wanted:
-            logger.warning(
-                "fewer files may be open than websocket.maxNodes needs",
-                extra={"allowed": soft, "wanted": wanted},
+            # nobody has asked for as many nodes as the default allows
+            is_asked_for = max_nodes != WebsocketConfig().max_nodes
+            logger.log(
+                logging.WARNING if is_asked_for else logging.INFO,
+                "fewer nodes than websocket.maxNodes can connect: too few files may be open",
+                extra={
+                    "nodes": max(0, soft - _SPARE_FILES),
+                    "maxNodes": max_nodes,
+                    "remedy": f"raise the hard limit, ulimit -Hn, to {wanted}",
+                },
             )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import logging
 
 import pytest
 
+from gm import logs
 from gm.controllers.base import Controller, Result
 from gm.errors import ApiUnreachable, TerminalError, TooManyRequests
 from gm.kube.workqueue import Workqueue
@@ -85,6 +88,23 @@ async def test_a_terminal_error_is_not_retried(caplog: pytest.LogCaptureFixture)
     assert reconciler.calls == ["a"]
     assert queue.failures("a") == 0
     assert "reconcile gave up" in caplog.text
+
+
+@virtual_time
+async def test_lines_name_the_object_where_there_is_one() -> None:
+    """A key that stands for all objects is empty."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs._Json())
+    logging.getLogger("gm.controllers.base").addHandler(handler)
+    try:
+        reconciler = Scripted(**{"a": [TerminalError("no")], "": [TerminalError("no")]})
+        await run(reconciler, 2, "a", "")
+    finally:
+        logging.getLogger("gm.controllers.base").removeHandler(handler)
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line.get("object") for line in told] == ["a", None]
+    assert {line["controller"] for line in told} == {"test"}
 
 
 @virtual_time

@@ -315,7 +315,8 @@ async def test_edge_node_that_vanishes_while_it_is_read_is_made_again() -> None:
     [
         (
             NotFound("list edgenodes.sedna.io", code=404, reason="NotFound"),
-            "edgenodes.sedna.io: the CRD is not installed",
+            "edgenodes.sedna.io: the CRD is not installed;"
+            " apply deploy/crds, or run `gm crds | kubectl apply -f -`",
         ),
         (
             Forbidden("list edgenodes.sedna.io", code=403, reason="Forbidden"),

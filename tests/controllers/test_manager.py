@@ -207,7 +207,10 @@ async def test_gm_waits_for_crds_that_come_later_P1_080(tmp_path: Path) -> None:
         manager = manager_for(kubeconfig)
         stopping = asyncio.Event()
         group.create_task(manager.run(stopping))
-        missing = "federatedlearningjobs.sedna.io: the CRD is not installed"
+        missing = (
+            "federatedlearningjobs.sedna.io: the CRD is not installed;"
+            " apply deploy/crds, or run `gm crds | kubectl apply -f -`"
+        )
         async with asyncio.timeout(20):
             while missing not in manager.problems():
                 await asyncio.sleep(0.02)
@@ -223,6 +226,25 @@ async def test_gm_waits_for_crds_that_come_later_P1_080(tmp_path: Path) -> None:
             while not manager.hub.is_open:
                 await asyncio.sleep(0.02)
         stopping.set()
+
+
+async def test_an_api_server_that_is_down_is_told_once_P1_080(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not by each informer; the probe names all that is missing."""
+    async with bare_server(tmp_path) as kubeconfig:
+        pass
+    manager = manager_for(kubeconfig)
+    stopping = asyncio.Event()
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(manager.run(stopping))
+        while [problem for problem in manager.problems() if "no answer" not in problem]:
+            await asyncio.sleep(0.02)
+        problems = manager.problems()
+        stopping.set()
+    assert len({problem.partition(" failed")[0] for problem in problems}) == 5, problems
+    told = [r for r in caplog.records if r.message == "list or watch fails, trying on"]
+    assert len([record for record in told if record.levelname == "WARNING"]) == 1
 
 
 async def test_gm_stops_while_it_waits(tmp_path: Path) -> None:

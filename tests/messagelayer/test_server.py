@@ -6,6 +6,8 @@ import asyncio
 import base64
 import json
 import logging
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 
 import pytest
@@ -242,6 +244,40 @@ async def test_address_of_another_machine_is_a_setting_to_mend() -> None:
     settings = WebsocketConfig(address="203.0.113.1", port=0)
     with pytest.raises(ConfigError, match=r"websocket\.address '203\.0\.113\.1'"):
         await Server(open_hub(), settings).run()
+
+
+LIMITED = """
+import logging, resource, sys
+from gm.messagelayer.server import _raise_file_limit
+
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(nodes)d %(maxNodes)d %(remedy)s")
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1000))
+_raise_file_limit(int(sys.argv[1]))
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("max_nodes", "soft", "told"),
+    [
+        (40, 300, ""),
+        (100, 356, ""),
+        (744, 1000, ""),
+        (745, 1000, "WARNING 744 745 raise the hard limit, ulimit -Hn, to 1001\n"),
+        (20000, 1000, "INFO 744 20000 raise the hard limit, ulimit -Hn, to 20256\n"),
+    ],
+)
+async def test_limit_on_open_files_is_raised_as_far_as_it_goes(
+    max_nodes: int, soft: int, told: str
+) -> None:
+    """It warns only where somebody has asked for more nodes than there can be."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", LIMITED, str(max_nodes)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert (out.decode(), err.decode()) == (f"{soft} 1000\n", told)
 
 
 async def test_more_nodes_than_allowed_are_refused_with_503() -> None:
