@@ -294,6 +294,7 @@ class Api:
     @staticmethod
     def _check_readable(info: ResourceInfo, obj: Json, options: WriteOptions) -> None:
         """Raises: StatusError (400) if ``obj`` can not be decoded, which counts before all else."""
+        metadata_of(info, obj)
         try:
             info.prepare_create(
                 obj, field_validation=options.field_validation, duplicates=options.duplicates

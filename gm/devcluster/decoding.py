@@ -7,11 +7,18 @@ from typing import Any
 
 from gm.api.meta import Json
 from gm.devcluster import protobuf, yamlbody
-from gm.devcluster.gojson import MAX_DEPTH, NUMBERS, explain, readable
+from gm.devcluster.gojson import MAX_DEPTH, NUMBERS, explain, readable, type_name
 from gm.devcluster.schema import join
 from gm.devcluster.status import StatusError, bad_request, unsupported_media_type
 
-__all__ = ["MEDIA_TYPES", "decode", "identify", "no_object", "read_json"]
+__all__ = [
+    "MEDIA_TYPES",
+    "decode",
+    "identify",
+    "identity_problem",
+    "no_object",
+    "read_json",
+]
 
 MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _SUMMARY_BYTES = 30
@@ -43,7 +50,18 @@ def decode(body: bytes, media_type: str, *, kind: str) -> tuple[Json, list[str]]
     value = {} if value is None else value  # which says as little
     if not isinstance(value, dict):
         raise _unrecognised(kind, f"couldn't get version/kind; {no_object(value)}", body)
+    if problem := identity_problem(value):
+        raise _unrecognised(kind, problem, body)
     return value, duplicates
+
+
+def identity_problem(obj: Json) -> str:
+    """What is wrong with an object's ``apiVersion`` or ``kind`` that is no text; else empty."""
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value := obj.get(field), str | None):
+            got = f"cannot unmarshal {type_name(value)} into Go struct field .{field}"
+            return f"couldn't get version/kind; json parse error: json: {got} of type string"
+    return ""
 
 
 def identify(obj: Json, *, kind: str, body: bytes = b"", lenient_version: str = "") -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gm.api.meta import Json, ObjectKey
+from gm.devcluster.decoding import identity_problem
 from gm.devcluster.gojson import type_name
 from gm.devcluster.info import ResourceInfo
 from gm.devcluster.query import unsigned_problem
@@ -86,6 +87,8 @@ def check_kind(info: ResourceInfo, obj: Json) -> None:
 def check_patched(info: ResourceInfo, new: Json) -> None:
     """Raises: StatusError (422) if a patch has made another kind of an object."""
     resource = info.resource
+    if problem := identity_problem(new):
+        raise bad_patch(new, problem)
     if not info.is_custom:
         new["kind"], new["apiVersion"] = (
             new.get("kind") or resource.kind,

@@ -57,6 +57,8 @@ def test_protobuf_goes_to_its_own_decoder() -> None:
         (b"{bad", JSON, 400, "must be of type Pod.*json parse error"),
         (b"[]", JSON, 400, "cannot unmarshal array"),
         (b'"x"', JSON, 400, "cannot unmarshal string"),
+        (b'{"apiVersion":1}', JSON, 400, r"number into Go struct field \.apiVersion of type str"),
+        (b"kind: {a: b}", YAML, 400, r"object into Go struct field \.kind of type string"),
         (b'{"a":NaN}', JSON, 400, "NaN is no JSON value"),
         (b" ", JSON, 400, "unexpected end of JSON input"),
         (b"[" * 100_000, JSON, 400, "json parse error"),

@@ -81,6 +81,15 @@ def test_metadata_is_an_object() -> None:
         assert told.endswith(f"json: cannot unmarshal array into {into}")
 
 
+@pytest.mark.parametrize("info", [CONFIG_MAPS, WIDGETS])
+@pytest.mark.parametrize("field", ["kind", "apiVersion"])
+def test_a_patch_leaves_kind_and_version_texts(info: ResourceInfo, field: str) -> None:
+    """422 that shows what would come of it."""
+    code, told = _refused(identity.check_patched, info, {field: [1]})
+    assert code == 422
+    assert told.endswith(f"cannot unmarshal array into Go struct field .{field} of type string")
+
+
 def test_a_bad_patch_shows_what_it_led_to() -> None:
     """Quoted, whether encoded already or not."""
     for shown in ({"a": 1}, b'{"a":1}'):
