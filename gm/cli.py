@@ -198,15 +198,18 @@ def _manager(arguments: argparse.Namespace, ready: Ready) -> int:
     from gm.web.probes import serving_probes
 
     environ = dict(os.environ)
+    kubeconfig_from = None  # the file's setting, or nothing
+    if environ.get("GM_KUBE_CONFIG"):
+        kubeconfig_from = "environment variable GM_KUBE_CONFIG"
     if arguments.kubeconfig:
-        environ["GM_KUBE_CONFIG"] = str(arguments.kubeconfig)
+        environ["GM_KUBE_CONFIG"], kubeconfig_from = str(arguments.kubeconfig), "--kubeconfig"
     settings, warnings = config.load(arguments.config, environ)
     logs.configure(format=settings.log.format, level=settings.log.level)
     for warning in warnings:
         logger.warning(warning)
 
     async def body(stopping: asyncio.Event) -> int:
-        manager = Manager(settings)
+        manager = Manager(settings, kubeconfig_from=kubeconfig_from)
 
         async def announce() -> None:
             await manager.wait_ready()

@@ -56,6 +56,34 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("file", "setting kubeConfig"),
+        ("variable", "environment variable GM_KUBE_CONFIG"),
+        ("flag", "--kubeconfig"),
+    ],
+)
+def test_a_missing_kubeconfig_is_told_with_what_named_it(
+    source: str,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The flag beats the variable, which beats the file."""
+    config = tmp_path / "gm.yaml"
+    config.write_text("kubeConfig: /nowhere/file\nhealth: {port: 0}\n")
+    arguments = ["run", "--config", str(config)]
+    if source != "file":
+        monkeypatch.setenv("GM_KUBE_CONFIG", "/nowhere/variable")
+    if source == "flag":
+        arguments += ["--kubeconfig", "/nowhere/flag"]
+    assert cli.main(arguments) == 2
+    error = f"kubeconfig /nowhere/{source} (from {words}) does not exist: name a file that does"
+    assert capsys.readouterr().err.splitlines()[-1] == f"gm: {error}"
+
+
 def test_every_leaf_of_a_group_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """Errors from several tasks each get their line; the worst decides the code."""
     group = BaseExceptionGroup(

@@ -66,10 +66,11 @@ class Manager:
         edge_node_settings: EdgeNodeSettings | None = None,
         timing: Timing | None = None,
         grace_seconds: float = 5.0,
+        kubeconfig_from: str | None = None,
         connect: Callable[..., Awaitable[Client]] = Client.connect,
     ) -> None:
         self.config = config
-        self._connect = connect
+        self._connect, self._kubeconfig_from = connect, kubeconfig_from
         self.websocket_port = config.websocket.port
         self.hub = Hub(namespace=config.namespace)
         self._informer_settings = informer_settings
@@ -97,7 +98,9 @@ class Manager:
         """Serve until ``stopping`` is set, then drain and return."""
         config = self.config
         async with await self._connect(
-            kubeconfig=config.kube_config or None, master=config.master or None
+            kubeconfig=config.kube_config or None,
+            master=config.master or None,
+            named_by=self._kubeconfig_from,
         ) as client:
             logger.info(
                 "starting",

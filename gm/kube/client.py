@@ -107,6 +107,7 @@ class Client:
         kubeconfig: str | None = None,
         context: str | None = None,
         master: str | None = None,
+        named_by: str | None = None,
         user_agent: str = "gm",
         observe: Observer | None = None,
     ) -> Client:
@@ -114,11 +115,17 @@ class Client:
 
         Without ``kubeconfig``: the environment variable KUBECONFIG, else the service account of
         the pod that this runs in. ``master`` (a URL) takes the place of the configured server.
-        ``observe`` is told of each answer.
+        ``named_by`` is how people tell this program which ``kubeconfig``: a flag, say, instead of
+        the setting. ``observe`` is told of each answer.
 
         Raises: ConfigError, which says what to do, when there is nothing usable.
         """
-        access = await load_access(kubeconfig=kubeconfig, context=context, master=master)
+        access = await load_access(
+            kubeconfig=kubeconfig,
+            context=context,
+            master=master,
+            named_by=named_by or "setting kubeConfig",
+        )
         transport = Transport(access, user_agent=user_agent, observe=observe)
         return cls(transport, namespace=access.namespace)
 

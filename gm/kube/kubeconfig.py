@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["load_access"]
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_ADVICE = (
-    "give a kubeconfig file (setting kubeConfig, or environment variable KUBECONFIG), "
-    "or run in a pod with a service account"
-)
+_SETTING = "setting kubeConfig"
 # kubelets replace a service account's token long before it expires; reading a file is cheap
 _FILE_TOKEN_SECONDS = 60.0
 _EXPIRY_MARGIN_SECONDS = 60.0
@@ -58,10 +55,13 @@ async def load_access(
     kubeconfig: str | None = None,
     context: str | None = None,
     master: str | None = None,
+    named_by: str = _SETTING,
     environ: Mapping[str, str] | None = None,
     service_account: Path = _SERVICE_ACCOUNT,
 ) -> Access:
     """Find and read the configuration: ``kubeconfig``, KUBECONFIG, or the pod's service account.
+
+    ``named_by`` is how people tell this program which ``kubeconfig``: a flag, say.
 
     Raises: ConfigError, which says what to do.
     """
@@ -69,6 +69,7 @@ async def load_access(
         kubeconfig=kubeconfig,
         context=context,
         master=master,
+        named_by=named_by,
         environ=os.environ if environ is None else environ,
         service_account=service_account,
     )
@@ -111,15 +112,16 @@ def _source(
     kubeconfig: str | None,
     context: str | None,
     master: str | None,
+    named_by: str,
     environ: Mapping[str, str],
     service_account: Path,
 ) -> _Load:
     paths = kubeconfig or environ.get("KUBECONFIG", "")
     if paths:
-        named_by = "kubeConfig" if kubeconfig else "environment variable KUBECONFIG"
+        source = named_by if kubeconfig else "environment variable KUBECONFIG"
 
         async def load() -> _Loaded:
-            return await _load_kubeconfig(paths, context, named_by)
+            return await _load_kubeconfig(paths, context, source)
 
     elif environ.get("KUBERNETES_SERVICE_HOST"):
 
@@ -134,7 +136,10 @@ def _source(
     else:
         home = Path("~/.kube/config").expanduser()
         hint = f"; {home} exists: name it, if it is the one you mean" if home.is_file() else ""
-        raise ConfigError(f"no Kubernetes cluster is configured: {_ADVICE}{hint}")
+        raise ConfigError(
+            f"no Kubernetes cluster is configured: give a kubeconfig file ({named_by}, or "
+            f"environment variable KUBECONFIG), or run in a pod with a service account{hint}"
+        )
     return load
 
 
@@ -184,7 +189,9 @@ def _require_files(paths: str, named_by: str) -> None:
     """kubernetes-asyncio only logs that there is no file, and stumbles later."""
     files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     if not any(file.exists() for file in files):
-        raise ConfigError(f"kubeconfig {paths} (from {named_by}) does not exist: {_ADVICE}")
+        raise ConfigError(
+            f"kubeconfig {paths} (from {named_by}) does not exist: name a file that does"
+        )
     for file in files:
         if file.is_dir() or (file.exists() and not os.access(file, os.R_OK)):
             raise ConfigError(

@@ -56,6 +56,8 @@ async def demo(settings: DemoSettings, view: View) -> bool:
     if job is None:
         raise ConfigError(f"{manifest} holds no FederatedLearningJob")
     check(job, manifest)
+    if settings.kubeconfig is not None:
+        await _look_at(settings.kubeconfig)
     with (
         StateDirectory(settings.directory, fresh=True) as directory,
         LoopbackNetwork() as network,
@@ -97,13 +99,25 @@ async def _at_home(task: _Task, directory: StateDirectory, network: LoopbackNetw
         await task.run(system)
 
 
+async def _look_at(kubeconfig: Path) -> None:
+    """Raises: ConfigError, ApiUnreachable if the cluster can not be asked: before any work."""
+    async with await _connect(kubeconfig) as client:
+        await client.raw("GET", "/version")
+
+
+async def _connect(kubeconfig: Path) -> Client:
+    return await Client.connect(
+        kubeconfig=str(kubeconfig), named_by="--kubeconfig", user_agent="gm-demo"
+    )
+
+
 async def _as_guest(
     task: _Task, kubeconfig: Path, directory: StateDirectory, network: LoopbackNetwork
 ) -> None:
     """In somebody's cluster, in a namespace and with nodes of its own; nothing stays there."""
     say = task.view.say
     async with (
-        await Client.connect(kubeconfig=str(kubeconfig), user_agent="gm-demo") as client,
+        await _connect(kubeconfig) as client,
         visiting(client, DEFAULT_NODES, say=say) as visit,
     ):
         for name, own in visit.nodes.items():

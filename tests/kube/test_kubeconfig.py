@@ -292,6 +292,8 @@ async def test_without_any_configuration_the_ways_to_give_one_are_named(
         "no Kubernetes cluster is configured: give a kubeconfig file (setting kubeConfig, or "
         "environment variable KUBECONFIG), or run in a pod with a service account"
     )
+    message = await problem(environ=NO_ENVIRONMENT, named_by="--kubeconfig")
+    assert "give a kubeconfig file (--kubeconfig, or environment variable KUBECONFIG)" in message
     (tmp_path / ".kube").mkdir()
     home = kubeconfig(tmp_path / ".kube" / "config")
     message = await problem(environ=NO_ENVIRONMENT)
@@ -299,9 +301,12 @@ async def test_without_any_configuration_the_ways_to_give_one_are_named(
 
 
 async def test_a_missing_file_is_named_with_where_the_name_came_from(tmp_path: Path) -> None:
-    """Setting or environment."""
+    """Flag, setting or environment."""
     path = str(tmp_path / "none")
-    assert f"kubeconfig {path} (from kubeConfig) does not exist" in await problem(kubeconfig=path)
+    words = "does not exist: name a file that does"
+    assert await problem(kubeconfig=path) == f"kubeconfig {path} (from setting kubeConfig) {words}"
+    message = await problem(kubeconfig=path, named_by="--kubeconfig")
+    assert message == f"kubeconfig {path} (from --kubeconfig) {words}"
     message = await problem(environ={"KUBECONFIG": path})
     assert "(from environment variable KUBECONFIG) does not exist" in message
 
@@ -333,7 +338,7 @@ async def test_a_broken_kubeconfig_is_explained(tmp_path: Path, text: str, what:
     path = tmp_path / "broken"
     path.write_text(text)
     message = await problem(kubeconfig=str(path))
-    assert message.startswith(f"kubeconfig {path} (from kubeConfig) can not be used: ")
+    assert message.startswith(f"kubeconfig {path} (from setting kubeConfig) can not be used: ")
     assert what in message
     assert message.endswith("; check it with kubectl")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -271,10 +273,36 @@ def test_objects_are_moved_with_all_that_names_a_node() -> None:
     assert job["metadata"] == {"name": "j", "namespace": "elsewhere"}
 
 
-async def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path) -> None:
-    """Exit code 2, one line."""
+async def test_a_kubeconfig_that_is_none_is_told_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    """Exit code 2, one line; what an earlier demo left stays."""
+    (tmp_path / "gm-demo").mkdir()
     async with gm("demo", "--kubeconfig", "nowhere", cwd=tmp_path) as process:
         out, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
-    assert "nowhere" in out.decode().strip().splitlines()[-1]
-    assert "Traceback" not in out.decode()
+    missing = f"kubeconfig {tmp_path / 'nowhere'} (from --kubeconfig) does not exist"
+    assert out.decode() == f"gm: {missing}: name a file that does\n"
+    assert list((tmp_path / "gm-demo").iterdir()) == []
+
+
+async def test_a_cluster_that_does_not_answer_is_told_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    """A kubeconfig of a cluster that is gone."""
+    taken = socket.socket()  # nobody listens on it, and nobody else can
+    taken.bind(("127.0.0.1", 0))
+    server = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "old").write_text(json.dumps(config))
+    with taken:
+        async with gm("demo", "--kubeconfig", "old", cwd=tmp_path) as process:
+            out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert out.decode().startswith(f"gm: GET /version failed: no answer from {server}")
+    assert not (tmp_path / "gm-demo").exists()

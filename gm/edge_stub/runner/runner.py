@@ -74,6 +74,7 @@ class Runner:
             kubeconfig = self.settings.kubeconfig
             async with await Client.connect(
                 kubeconfig=None if kubeconfig is None else str(kubeconfig),
+                named_by="--kubeconfig",
                 user_agent="gm-runner",
             ) as client:
                 # as many different messages before they are combined as a kubelet's recorder has
