@@ -15,6 +15,7 @@ import resource
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from gm import config, logs
 from gm.controllers.manager import Manager
@@ -53,8 +54,8 @@ async def _serve(settings: config.Config) -> None:
     def count(method: str, target: str, status: int) -> None:
         requests[request_name(method, target, status)] += 1
 
-    async def connect(*, kubeconfig: str | None, master: str | None) -> Client:
-        return await Client.connect(kubeconfig=kubeconfig, master=master, observe=count)
+    async def connect(**options: Any) -> Client:
+        return await Client.connect(**options, observe=count)
 
     def answer() -> None:
         asked = os.read(0, 4096)

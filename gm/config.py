@@ -330,7 +330,8 @@ def _from_file(path: str, warnings: list[str]) -> dict[str, Any]:
             if key in _SETTINGS:
                 # A key without a value keeps the default, as for Sedna.
                 if value is not None:
-                    values[key] = _SETTINGS[key].parse(value, source=f"{path}: {key}")
+                    parsed = _SETTINGS[key].parse(value, source=f"{path}: {key}")
+                    _check_once(path, key, values.setdefault(key, parsed), parsed)
             elif key not in _SECTIONS:
                 warnings.append(f"{path}: unknown setting {key} has no effect{_did_you_mean(key)}")
             elif isinstance(value, Mapping):
@@ -344,9 +345,34 @@ def _from_file(path: str, warnings: list[str]) -> dict[str, Any]:
     return values
 
 
+def _check_once(path: str, key: str, first: object, second: object) -> None:
+    """Raise ConfigError for a key that stands there with dots and in its section, not alike."""
+    if first != second:
+        raise ConfigError(
+            f"{path}: {key} is {first!r}, and {second!r} in another place of the file: keep one"
+        )
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key stands once, as the standard has it: PyYAML keeps the last silently."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if (name := (key.tag, key.value)) in seen:
+                raise yaml.composer.ComposerError(
+                    None, None, f"{key.value} stands twice here: keep one", key.start_mark
+                )
+            seen.add(name)
+        return node
+
+
 def _read(path: str) -> Mapping[Any, Any]:
     try:
-        document = yaml.safe_load(Path(path).read_bytes())
+        document = yaml.load(Path(path).read_bytes(), _Loader)  # noqa: S506 # it is a SafeLoader
     except OSError as exc:
         raise ConfigError(f"{path}: can not be read: {(exc.strerror or str(exc)).lower()}") from exc
     except yaml.YAMLError as exc:

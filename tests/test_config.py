@@ -40,6 +40,55 @@ def by_key(key: str) -> Setting:
     return next(setting for setting in settings() if setting.key == key)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "websocket: {port: 9000}\nwebsocket.port: 9001\n",
+        "websocket.port: 9000\nwebsocket: {address: 0.0.0.0, port: 9001}\n",
+    ],
+)
+def test_two_values_of_a_setting_are_refused(write: Path, text: str) -> None:
+    """With dots and in its section; neither of them wins silently."""
+    assert refusal(write, text) == (
+        f"{write}: websocket.port is 9000, and 9001 in another place of the file: keep one"
+    )
+
+
+def test_a_setting_may_be_repeated_with_its_value_or_without_any(write: Path) -> None:
+    """Nothing is lost then; a variable beats both as ever."""
+    text = "websocket: {port: 9001}\nwebsocket.port: 9001\nwebsocket.address:\n"
+    assert loaded(write, text).websocket.port == 9001
+    assert loaded(write, text, GM_WEBSOCKET_PORT="9002").websocket.port == 9002
+
+
+def test_a_merged_key_may_be_overridden(write: Path) -> None:
+    """YAML's ``<<`` is no repetition."""
+    text = "log: &a {level: debug}\nhealth: {port: 1}\n"
+    merged = "x-shared: &x {level: debug, format: json}\nlog: {<<: *x, level: error}\n"
+    assert loaded(write, text).log.level == "debug"
+    write.write_text(merged)
+    config, warnings = load(str(write), {})
+    assert (config.log.level, config.log.format) == ("error", "json")
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "key"),
+    [
+        ("workers: 4\nlog: {level: info}\nworkers: 4\n", 3, 1, "workers"),
+        ("websocket:\n  port: 1\nlog: {}\nwebsocket:\n  address: a\n", 4, 1, "websocket"),
+        ("websocket:\n  tls:\n    keyFile: a\n    keyFile: b\n", 4, 5, "keyFile"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(
+    write: Path, text: str, line: int, column: int, key: str
+) -> None:
+    """A section that is repeated would lose all of its first part."""
+    assert refusal(write, text) == (
+        f"{write}: is not YAML: line {line}, column {column}: {key} stands twice here: keep one"
+    )
+
+
 def test_without_file_and_variables_everything_has_its_default() -> None:
     """The defaults are those of Sedna, and ours beside them."""
     config, warnings = load(None, {})
