@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gm.certificates import PemFile, load_identity, reading_authorities
 from gm.edge_stub.settings import EdgeSettings
 from gm.errors import ConfigError
 from gm.messagelayer.files import WatchedFiles
@@ -77,20 +78,15 @@ class Credentials:
         if not self._is_tls:
             return None
         settings = self._settings
-        try:
-            context = ssl.create_default_context(cafile=settings.ca_file)
-        except OSError as exc:  # ssl.SSLError too
-            raise ConfigError(f"--ca {settings.ca_file}: {_why(exc)}") from None
+        if settings.ca_file is None:
+            context = ssl.create_default_context()
+        else:
+            with reading_authorities(_pem("--ca", settings.ca_file)):
+                context = ssl.create_default_context(cafile=settings.ca_file)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if settings.cert_file is not None:
-            try:
-                context.load_cert_chain(
-                    settings.cert_file, settings.key_file, password=_no_password
-                )
-            except OSError as exc:
-                raise ConfigError(
-                    f"{_flags(settings.cert_file, settings.key_file)}: {_why(exc)}"
-                ) from None
+            key = None if settings.key_file is None else _pem("--key", settings.key_file)
+            load_identity(context, _pem("--cert", settings.cert_file), key)
         return context
 
 
@@ -103,16 +99,5 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def _flags(cert_file: Path, key_file: Path | None) -> str:
-    return f"--cert {cert_file}" + (f" with --key {key_file}" if key_file is not None else "")
-
-
-def _no_password() -> str:
-    """Without this OpenSSL would ask on the terminal for the key's password."""
-    return ""
-
-
-def _why(exc: OSError) -> str:
-    if isinstance(exc, ssl.SSLError):
-        return f"not usable ({(exc.reason or 'no certificate or key in it').lower()})"
-    return exc.strerror or str(exc)
+def _pem(flag: str, path: Path) -> PemFile:
+    return PemFile(f"{flag} {path}", path)

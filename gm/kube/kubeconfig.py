@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from gm.certificates import PemFile, load_identity, reading_authorities
 from gm.errors import ConfigError
 from gm.kube.credentials import Access, Credentials, Token
 
@@ -78,7 +79,7 @@ async def load_access(
     server = _checked_server(master, configuration.host or "")
     try:
         ssl_context = _ssl_context(configuration) if server.startswith("https://") else None
-    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
+    except (ConfigError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError
         raise ConfigError(
             f"certificates for {server} can not be used: {exc}; check certificate-authority, "
             "client-certificate and client-key of the kubeconfig"
@@ -91,7 +92,7 @@ async def load_access(
         try:
             if ssl_context is not None:
                 _load_client_certificate(ssl_context, fresh.configuration)
-        except (OSError, ValueError) as exc:
+        except (ConfigError, OSError, ValueError) as exc:
             raise ConfigError(f"client certificate can not be used: {exc}") from exc
         finally:
             _remove_temporary_files()
@@ -242,7 +243,11 @@ def _checked_server(master: str | None, host: str) -> str:
 
 
 def _ssl_context(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.ssl_ca_cert:
+        with reading_authorities(_pem("certificate-authority", configuration.ssl_ca_cert)):
+            context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    else:
+        context = ssl.create_default_context()
     # Python 3.13 became stricter than Go, hence than kubectl: old cluster CAs lack extensions
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
@@ -254,7 +259,16 @@ def _ssl_context(configuration: Configuration) -> ssl.SSLContext:
 
 def _load_client_certificate(context: ssl.SSLContext, configuration: Configuration) -> None:
     if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+        key = configuration.key_file and _pem("client-key", configuration.key_file)
+        load_identity(context, _pem("client-certificate", configuration.cert_file), key or None)
+
+
+def _pem(field: str, path: str) -> PemFile:
+    """One that the kubeconfig names, or holds: then no path says anything to people."""
+    from kubernetes_asyncio.config import kube_config
+
+    is_inline = path in kube_config._temp_files.values()
+    return PemFile(f"{field}-data" if is_inline else f"{field} {path}", path)
 
 
 def _remove_temporary_files() -> None:

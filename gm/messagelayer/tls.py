@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 
+from gm.certificates import PemFile, load_identity, reading_authorities
 from gm.config import TlsConfig
 from gm.errors import ConfigError
 from gm.messagelayer.files import WatchedFiles
@@ -49,27 +50,18 @@ class ReloadingTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         settings = self._settings
-        try:
-            context.load_cert_chain(settings.cert_file, settings.key_file, password=_no_password)
-        except (OSError, ssl.SSLError) as exc:
-            raise ConfigError(
-                f"websocket.tls.certFile {settings.cert_file!r} with keyFile"
-                f" {settings.key_file!r} can not be used: {exc}"
-            ) from None
+        load_identity(
+            context, _pem("certFile", settings.cert_file), _pem("keyFile", settings.key_file)
+        )
         if settings.client_ca_file:
             context.verify_mode = ssl.CERT_OPTIONAL
-            try:
+            with reading_authorities(_pem("clientCAFile", settings.client_ca_file)):
                 context.load_verify_locations(settings.client_ca_file)
-            except (OSError, ssl.SSLError) as exc:
-                raise ConfigError(
-                    f"websocket.tls.clientCAFile {settings.client_ca_file!r} can not be used: {exc}"
-                ) from None
         return context
 
 
-def _no_password() -> str:
-    """Without this OpenSSL would ask on the terminal for the key's password."""
-    return ""
+def _pem(setting: str, path: str) -> PemFile:
+    return PemFile(f"websocket.tls.{setting} {path}", path)
 
 
 def make_tls(settings: TlsConfig) -> ReloadingTls | None:

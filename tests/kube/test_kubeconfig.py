@@ -362,8 +362,17 @@ async def test_certificates_must_be_certificates(tmp_path: Path, certificate: Ce
     """The setting to mend is named."""
     cluster = tls(certificate) | {"certificate-authority-data": base64.b64encode(b"x").decode()}
     message = await problem(kubeconfig=kubeconfig(tmp_path / "a", cluster=cluster))
-    assert message.startswith("certificates for https://127.0.0.1:1 can not be used: ")
+    start = "certificates for https://127.0.0.1:1 can not be used: "
+    assert message.startswith(f"{start}certificate-authority-data: holds no certificate (PEM); ")
     assert "check certificate-authority" in message
+    key = tmp_path / "client.key"
+    key.write_bytes(certificate.pem)
+    pem = base64.b64encode(certificate.pem).decode()
+    user = {"client-certificate-data": pem, "client-key": str(key)}
+    message = await problem(
+        kubeconfig=kubeconfig(tmp_path / "b", cluster=tls(certificate), user=user)
+    )
+    assert message.startswith(f"{start}client-key {key}: holds no private key (PEM); ")
 
 
 async def test_an_exec_plugin_that_fails_is_explained(tmp_path: Path) -> None:

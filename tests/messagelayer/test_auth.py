@@ -216,9 +216,19 @@ def test_unusable_certificates_stop_the_start(tmp_path: Path) -> None:
     ca = Authority(tmp_path)
     cert, key = ca.issue("gm", stem="server")
     for settings, match in (
-        (TlsConfig(cert_file="/none", key_file=key), r"certFile '/none'"),
-        (TlsConfig(cert_file=cert, key_file=cert), r"keyFile"),
-        (TlsConfig(cert_file=cert, key_file=key, client_ca_file="/none"), r"clientCAFile '/none'"),
+        (
+            TlsConfig(cert_file="/none", key_file=key),
+            r"^websocket\.tls\.certFile /none: No such file or directory$",
+        ),
+        (TlsConfig(cert_file=cert, key_file="/none"), r"^websocket\.tls\.keyFile /none: No such"),
+        (
+            TlsConfig(cert_file=cert, key_file=cert),
+            r"^websocket\.tls\.keyFile .*: holds no private",
+        ),
+        (
+            TlsConfig(cert_file=cert, key_file=key, client_ca_file="/none"),
+            r"^websocket\.tls\.clientCAFile /none: No such",
+        ),
         (TlsConfig(cert_file=cert, key_file=key, client_ca_file=key), r"clientCAFile"),
     ):
         with pytest.raises(ConfigError, match=match):

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gm.certificates import PemFile, reading_authorities
 from gm.edge_stub.runner.launch import log_path
 from gm.edge_stub.runner.log_file import LogOptions, log_stream
 from gm.edge_stub.runner.status import ContainerRecord
@@ -84,10 +85,9 @@ class KubeletApi:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(_self_signed(self._directory, self._node, self._address))
         if self._client_ca is not None:
-            try:
+            file = PemFile(f"kubelet client CA {self._client_ca}", self._client_ca)
+            with reading_authorities(file):
                 context.load_verify_locations(self._client_ca)
-            except (OSError, ssl.SSLError) as exc:
-                raise ConfigError(f"kubelet client CA {self._client_ca}: {exc}") from exc
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
