@@ -45,7 +45,7 @@ _decode_partial = msgspec.json.Decoder(PartialObject).decode
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """What the API server warned of when it was given a worker's pod; ``is_made``: it took it."""
+    """What was warned of when the API server got a worker's pod; ``is_made``: it took it."""
 
     worker: str
     pod: str
@@ -170,7 +170,7 @@ class ChildWriter:
         self, job: Stored[FederatedLearningJob], child: Child, outcome: Outcome
     ) -> None:
         what = f"{child.resource.kind} {child.key.name}"
-        texts: list[str] = []
+        texts = list(child.warnings)
         # nothing in a Service is a user's: what is said of it is for the log
         hear = texts.append if child.worker is not None else None
         try:
@@ -273,10 +273,7 @@ def warning_message(warned: Warned) -> str:
     most = _WARNING_BYTES // len(shown)
     texts = "; ".join(truncated(text, most=most) for text in shown)
     rest = f"; and {more} more" if more > 0 else ""
-    return (
-        f"{warned.worker}: the API server warns of pod {warned.pod}, "
-        f"made from its template: {texts}{rest}"
-    )
+    return f"{warned.worker}: warning about its template (pod {warned.pod}): {texts}{rest}"
 
 
 def _missing_metadata(child: Child, pod: Pod) -> Json | None:

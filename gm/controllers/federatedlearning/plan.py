@@ -75,11 +75,12 @@ _MAX_CHANGES = 5
 
 
 class Child(msgspec.Struct, frozen=True):
-    """An object to create; ``worker`` is whose pod it is, in the words of messages."""
+    """An object to create. Of a pod: ``worker`` in the words of messages, and what to warn of."""
 
     resource: ResourceType
     body: Json
     worker: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def key(self) -> ObjectKey:
@@ -281,7 +282,9 @@ def _make_pod(state: WorkerState, body: Json, ports: HostPorts, todo: _Children)
     node = body["spec"].get("nodeName")
     problem = ports.take(node, body)
     if problem is None:
-        todo.create.append(Child(PODS, body, state.worker.title))
+        # in the words of the API server, which does not see these fields
+        warnings = tuple(f'unknown field "{field}"' for field in state.worker.ignored)
+        todo.create.append(Child(PODS, body, state.worker.title, warnings))
     else:
         todo.problems.append(problem)
         todo.crowded.add(node)

@@ -22,6 +22,15 @@ WORKER_ANNOTATION = "sedna.io/worker"
 """On a pod: which worker it plays, ``aggregation-0`` or ``train-<index>``."""
 HASH_ANNOTATION = "sedna.io/worker-hash"
 """On a pod: what the job's own spec said about its worker when it was made."""
+_TEMPLATE_FIELDS = frozenset({"metadata", "spec"})
+_METADATA_FIELDS = frozenset(
+    {
+        *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation"),
+        *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
+        *("labels", "annotations", "ownerReferences", "finalizers", "managedFields"),
+    }
+)
+"""Of a PodTemplateSpec and its ObjectMeta, https://kubernetes.io/docs/reference/kubernetes-api/."""
 WORKER_TYPE_LABEL = "federatedlearningjob.sedna.io/worker-type"
 
 
@@ -29,7 +38,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as the job's spec wants it.
 
     ``name`` is WORKER_NAME, ``digest`` changes when the spec asks for another pod, ``node`` is
-    the node that the spec names, if it does.
+    the node that the spec names, if it does. ``ignored`` are fields beside those that make up a
+    template: no part of a pod is made of them.
     """
 
     role: str
@@ -40,6 +50,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
     template: PodTemplate | None
     dataset: str | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -92,6 +103,7 @@ def _worker(
 ) -> Worker:
     node = template_node(wanted.template, wanted.node_name)
     template = dict(raw.get("template") or {})
+    ignored = _ignored(template)
     # the same node means the same, wherever it is written
     template["spec"] = {k: v for k, v in (template.get("spec") or {}).items() if k != "nodeName"}
     everything = _without_empty({**asked, "template": template, "node": node})
@@ -105,6 +117,15 @@ def _worker(
         node=node,
         template=wanted.template,
         dataset=wanted.dataset.name if isinstance(wanted, TrainingWorker) else None,
+        ignored=ignored,
+    )
+
+
+def _ignored(template: Json) -> tuple[str, ...]:
+    metadata = template.get("metadata") or {}
+    return (
+        *(f"template.{name}" for name in sorted(template.keys() - _TEMPLATE_FIELDS)),
+        *(f"template.metadata.{name}" for name in sorted(metadata.keys() - _METADATA_FIELDS)),
     )
 
 

@@ -24,7 +24,7 @@ def misspelt(site: Site) -> dict[str, Any]:
 
 
 SAID = (
-    "trainer 1: the API server warns of pod job-train-1, made from its template: "
+    "trainer 1: warning about its template (pod job-train-1): "
     'unknown field "spec.containers[0].imagePullpolicy"; unknown field "spec.nodename"'
 )
 
@@ -121,6 +121,24 @@ async def test_what_is_refused_again_and_again_is_warned_of_once(
         await site.settled()
     assert told_first["message"] == SAID
     assert happened.count("TemplateWarning") == 1
+
+
+async def test_fields_beside_those_of_a_template_are_told_too(site: Site) -> None:
+    """``nodeName`` a level too high reaches no pod, so the API server can not warn of it."""
+    await site.references()
+    job = site.job()
+    template = job["spec"]["aggregationWorker"]["template"]
+    template["nodeName"] = template["spec"].pop("nodeName")
+    template["metadata"] = {"lables": {"a": "b"}, "labels": {"c": "d"}, "creationTimestamp": None}
+    async with site.gm():
+        await site.create(FEDERATED_LEARNING_JOBS, job)
+        (event,) = await told(site)
+        pod = (await site.pods())["job-aggregation"]
+    assert event["message"] == (
+        "aggregator: warning about its template (pod job-aggregation): "
+        'unknown field "template.nodeName"; unknown field "template.metadata.lables"'
+    )
+    assert pod["metadata"]["labels"]["c"] == "d"
 
 
 def test_a_message_is_short_whatever_was_said() -> None:
