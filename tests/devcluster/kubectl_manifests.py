@@ -136,4 +136,5 @@ NODE = """
 apiVersion: v1
 kind: Node
 metadata: {name: "n-%(ns)s", labels: {kubernetes.io/hostname: h}}
+spec: {taints: [{key: only-for-this-test, effect: NoSchedule}]}  # the server is shared
 """
