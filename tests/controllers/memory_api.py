@@ -75,9 +75,9 @@ class MemoryApi:
                 await informer.show(kind, body)
 
     async def create(
-        self, resource: ResourceType, namespace: str, body: Mapping[str, Any]
+        self, resource: ResourceType, namespace: str, body: Mapping[str, Any], **_options: Any
     ) -> bytes:
-        """See Client."""
+        """See Client; it warns of nothing."""
         self._ask("create", resource, body["metadata"]["name"])
         return self.add(resource, body, namespace)
 
