@@ -29,6 +29,7 @@ __all__ = ["NodePorts", "Target", "targets"]
 logger = logging.getLogger(__name__)
 
 _COPY_BYTES = 65536
+_TURNS_TO_SERVE = 4  # of the loop: accept, make the transport, connect the protocol, begin to serve
 
 
 class _Port(msgspec.Struct, rename="camel"):
@@ -129,11 +130,15 @@ class _Forwarder:
             await asyncio.get_running_loop().create_future()  # it serves until this is cancelled
         finally:
             # Not serve_forever: from Python 3.12 on, its end waits for the connections' own.
-            if server is not None:
-                server.close()
-            listener.close()
-            for writer in self._connections:
-                writer.transport.abort()
+            try:
+                if server is not None:
+                    await _stop_accepting(listener)
+            finally:
+                if server is not None:
+                    server.close()
+                listener.close()
+                for writer in self._connections:
+                    writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
@@ -269,6 +274,16 @@ class NodePorts:
             PODS, namespace=key.namespace, label_selector=_selector(service.spec.selector)
         )
         return targets(listed.items, port)
+
+
+async def _stop_accepting(listener: socket.socket) -> None:
+    """Take no more connections, and let those that were just taken become known.
+
+    asyncio loses the socket of one whose server is closed before its transport is made.
+    """
+    asyncio.get_running_loop().remove_reader(listener)
+    for _ in range(_TURNS_TO_SERVE):
+        await asyncio.sleep(0)
 
 
 def _selector(labels: Mapping[str, Any]) -> str:

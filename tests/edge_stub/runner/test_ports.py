@@ -143,11 +143,12 @@ async def test_a_pod_of_another_node_is_reached_through_every_node(
             await client.delete(SERVICES, cluster.key("web"))
 
         async def is_closed() -> bool:
-            with contextlib.suppress(ConnectionRefusedError):
+            try:
                 _, writer = await asyncio.open_connection(one.address, number)
-                writer.close()
-                return False
-            return True
+            except ConnectionError as exc:  # reset if it is about to close
+                return isinstance(exc, ConnectionRefusedError)
+            writer.close()
+            return False
 
         await cluster.wait_for(is_closed, what="the port's end")
 
