@@ -22,6 +22,7 @@ settings.register_profile(
 )
 settings.load_profile("gm")
 
+loops.close_late_connections()
 loops.end_closing_connections()
 
 

@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from asyncio.selector_events import BaseSelectorEventLoop
 from asyncio.sslproto import SSLProtocol
 from typing import Any
 
-__all__ = ["end_closing_connections"]
+__all__ = ["close_late_connections", "end_closing_connections"]
+
+
+def close_late_connections() -> None:
+    """From now on a connection that is accepted in the turn in which its server is closed ends.
+
+    asyncio begins to make a transport of it, fails, and leaves it to the garbage collector.
+    """
+    accept = BaseSelectorEventLoop._accept_connection2  # type: ignore[attr-defined]
+
+    async def accept_if_open(
+        loop: BaseSelectorEventLoop,
+        protocol_factory: Any,
+        connection: socket.socket,
+        extra: Any,
+        sslcontext: Any = None,
+        server: asyncio.Server | None = None,
+        *more: Any,
+    ) -> None:
+        if server is not None and not server.sockets:
+            connection.close()
+        else:
+            await accept(loop, protocol_factory, connection, extra, sslcontext, server, *more)
+
+    BaseSelectorEventLoop._accept_connection2 = accept_if_open  # type: ignore[attr-defined]
 
 
 def end_closing_connections() -> None:

@@ -83,3 +83,21 @@ def test_connection_that_nobody_closes_is_found(port: int, ca: Authority, lost: 
     asyncio.run(main())
     gc.collect()
     assert any("unclosed" in text for text in lost)
+
+
+def test_connection_that_comes_as_its_server_closes_is_closed(lost: list[str]) -> None:
+    """It was accepted, and there is no transport of it yet."""
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            await asyncio.sleep(0)  # the loop accepts
+            await asyncio.sleep(0)
+            server.close()
+            await asyncio.sleep(0)
+            client.settimeout(10)
+            assert client.recv(1) == b""
+
+    asyncio.run(main())
+    gc.collect()
+    assert lost == []
