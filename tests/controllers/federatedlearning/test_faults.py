@@ -156,7 +156,9 @@ async def test_jobs_come_right_in_any_weather_P0_014_P0_021(site: Site, seed: in
         async def is_tidy() -> bool:
             return not await site.services()
 
-        await site.cluster.wait_for(is_tidy, what="Services of finished jobs are removed")
+        await site.cluster.wait_for(
+            is_tidy, timeout_seconds=90, what="Services of finished jobs are removed"
+        )
     expect_one_of_each(witness, *jobs)
 
 
