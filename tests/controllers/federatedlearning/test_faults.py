@@ -139,6 +139,8 @@ class Weather:
 async def test_jobs_come_right_in_any_weather_P0_014_P0_021(site: Site, seed: int) -> None:
     """Whatever fails, is late, lost or repeated: each child once, and every job succeeds."""
     await site.references()
+    # what fails five times in a row must not make the test wait for half a minute
+    site.settings = msgspec.structs.replace(site.settings, retry_max_seconds=2.0)
     witness, weather = Witness(site), Weather(seed)
     site.faults.before, site.faults.after = weather.before, weather.after
     site.faults.deliver = weather.deliver
