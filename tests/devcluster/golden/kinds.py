@@ -44,8 +44,8 @@ SERVICES: dict[str, Json] = {
     "with a node port twice": {
         "type": "NodePort",
         "ports": [
-            {**P, "nodePort": 31234, "name": "a"},
-            {"port": 81, "nodePort": 31234, "name": "b"},
+            {**P, "nodePort": 30007, "name": "a"},
+            {"port": 81, "nodePort": 30007, "name": "b"},
         ],
     },
     "with odd affinity": {"sessionAffinity": "Foo"},
