@@ -63,7 +63,8 @@ class FakeRunner:
 @pytest.fixture
 def fake_runner(monkeypatch: pytest.MonkeyPatch) -> type[FakeRunner]:
     """Stands in for the runner, whose cluster is tested elsewhere."""
-    runner = pytest.importorskip("gm.edge_stub.runner")
+    from gm.edge_stub import runner
+
     FakeRunner.log, FakeRunner.crashes = [], False
     monkeypatch.setattr(runner, "Runner", FakeRunner)
 
